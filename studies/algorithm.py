@@ -1,7 +1,7 @@
-"""What is a search algorithm? Two methods: it suggests designs, and it takes in what they are worth.
+"""What is a search algorithm? Two methods: it suggests designs, and it receives their results.
 
-Everything else is done by the search that drives it: simulating, remembering what was simulated before, writing down,
-stopping. `studies.searchers.algorithm_contract` holds what every algorithm must keep, as a test to be inherited.
+Everything else is done by the search that drives it: simulation, memory of earlier results, recording and stopping.
+`studies.searchers.algorithm_contract` has the rules that every algorithm must keep, as a test class to inherit.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from simulator.table import Floats, Table
 
 @dataclass(frozen=True, kw_only=True)
 class Results(Table):
-    """What designs are worth, one row each."""
+    """Results of designs, one row each."""
 
     values: Floats
-    """Objectives of the job, all to be made small, `(n, k)`; infinite where a run never ends."""
+    """Objectives of the job, all minimised, `(n, k)`; infinite where a run never ends."""
     excess: Floats
-    """By how much limits are exceeded in sum, `(n,)`; 0 for a feasible design."""
+    """Total excess over the limits, `(n,)`; 0 for a feasible design."""
 
 
 class SearchAlgorithm(ABC):
     """Decides which designs are tried."""
 
     stage: ClassVar[str]
-    """What it does, as reports of progress say it."""
+    """What it does, as shown in progress reports."""
     suggests_once: ClassVar[bool] = False
-    """Whether it never suggests a design again, so that nobody needs to remember what it has suggested."""
+    """Whether it never suggests a design twice, so its suggestions need not be remembered."""
 
     @abstractmethod
     def suggest(self) -> PlanTable:
         """Returns the designs to try next, all with valid layouts; no rows when there is nothing left to try.
 
-        Designs that were tried before may be among them: they cost no evaluation.
+        They may include designs that were tried before, which cost no evaluation.
         """
 
     @abstractmethod
     def update(self, results: Results) -> None:
-        """Takes in what the designs that were suggested last are worth, in their order."""
+        """Receives the results of the designs that were suggested last, in the same order."""

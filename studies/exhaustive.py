@@ -1,4 +1,4 @@
-"""How are all designs evaluated? One batch after another in the order of their layouts, in memory that does not grow."""
+"""How are all designs evaluated? Batch by batch in the order of their layouts, in constant memory."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from studies.designs.reduction import Reduction
 from studies.search import Searcher
 
 Ahead = Callable[[Iterator[PlanTable]], Iterator[PlanTable]]
-"""Passes batches on and may look at some early."""
+"""Passes batches on and may read some ahead."""
 Reducer = Callable[[Iterator[BlockPart], str], Iterator[Reduction]]
-"""Takes parts of a space and the stage that asks for them; yields what is worth keeping of each, in their order."""
+"""Takes parts of a space and the stage that asks for them; yields what to keep of each part, in order."""
 
 DESIGNS_PER_BATCH = 16_384
 """Designs between two reports of progress: about a sixth of a second of simulation."""
 NUM_PARTS = 4_096
 LEAST_PER_PART, MOST_PER_PART = 32_768, 2_097_152
-"""Parts in which a space is reduced, and the designs of each: half a second to half a minute of simulation, against 14 ms at
-whoever hands them out. The larger the space, the more workers there will be for it."""
+"""Fewest and most designs of each part in which a space is reduced: half a second to half a minute of simulation, against
+14 ms in the process that hands them out. Parts grow with the space, because larger spaces tend to have more workers."""
 
 
 @final
@@ -37,7 +37,7 @@ class Exhaustive(SearchAlgorithm):
 
         Args:
             space: its designs are suggested.
-            ahead: learns what will be suggested (`Evaluator.ahead`).
+            ahead: sees in advance what will be suggested (`Evaluator.ahead`).
         """
         self._batches = ahead(space.design_batches(DESIGNS_PER_BATCH))
         self._none = space.no_designs()
@@ -52,7 +52,7 @@ class Exhaustive(SearchAlgorithm):
 
 
 def reduce_all(searcher: Searcher, space: Space, reducer: Reducer) -> bool:
-    """Evaluates every design of a space and keeps the fronts of parts; returns whether it was not interrupted."""
+    """Evaluates every design of a space and keeps the fronts of parts; returns whether it ran to the end."""
     num_done = 0
     for reduction in reducer(block_parts(space, _part_size(space)), Exhaustive.stage):
         num_done += reduction.num_evaluated
@@ -63,5 +63,5 @@ def reduce_all(searcher: Searcher, space: Space, reducer: Reducer) -> bool:
 
 
 def _part_size(space: Space) -> int:
-    """Returns how many designs of a space are reduced together; whoever does it, so that all write the same."""
+    """Returns how many designs of a space are reduced together; it is the same on all machines, so all write the same."""
     return min(max(space.num_designs // NUM_PARTS, LEAST_PER_PART), MOST_PER_PART)

@@ -1,4 +1,4 @@
-"""How far is the search? What a study tells whoever waits for it."""
+"""How far has the search come? The progress that a study reports."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """A moment of a running study."""
+    """The state of a running study at one moment."""
 
     stage: str
     """What is being done, such as `searching exhaustively`."""
     num_done: int
-    """Designs that were simulated in this stage."""
+    """Designs simulated so far in this stage."""
     num_total: int | None
-    """Designs that the stage will simulate at most; `None` where nobody knows."""
+    """Most designs that the stage will simulate; `None` if unknown."""
     best: str = ""
     """The best found so far, in a few words."""
 
 
 Report = Callable[[Progress], None]
-"""Called now and then with the state of the study; must not raise."""
+"""Called from time to time with the state of the study; must not raise."""
 Stop = Callable[[], bool]
-"""Asked between batches; true ends the search and keeps what was evaluated."""
+"""Called between batches; true ends the search and keeps what was evaluated."""
 
 
 def never_stop() -> bool:
@@ -32,4 +32,4 @@ def never_stop() -> bool:
 
 
 def ignore(progress: Progress) -> None:
-    """The default: tell nobody."""
+    """The default: report nothing."""

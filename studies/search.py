@@ -20,15 +20,15 @@ from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.searchers.stopping import Budget, StopRules
 
 Record = Callable[[Evaluation | Reduction, str], None]
-"""Takes every evaluated batch, or what is kept of it, with the name of the stage that asked for it."""
+"""Receives every evaluated batch, or what is kept of it, with the name of the stage that asked for it."""
 
 MOST_IDLE_SUGGESTIONS = 10
-"""Suggestions in a row of nothing but designs that were tried before, after which a search has come to its end."""
+"""A search ends after this many suggestions in a row that contain only designs tried before."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Searcher:
-    """What all parts of a search share: they evaluate designs, record them and tell how far they are."""
+    """What all parts of a search share: evaluating designs, recording them and reporting progress."""
 
     job: Job
     archive: Archive
@@ -36,13 +36,13 @@ class Searcher:
     evaluator: Evaluator
     """Where evaluations come from."""
     record: Record
-    """Takes every evaluated batch; must add it to the archive."""
+    """Receives every evaluated batch; must add it to the archive."""
     report: Report = ignore
-    """Told about progress."""
+    """Receives progress reports."""
     should_stop: Stop = never_stop
-    """Asked between batches."""
+    """Called between batches."""
     seen: SeenDesigns = field(init=False)
-    """What the designs of this search are worth."""
+    """Results of the designs of this search."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seen", SeenDesigns(len(self.job.objectives)))
@@ -51,7 +51,7 @@ class Searcher:
         """Evaluates what an algorithm suggests until it has no more to suggest or its budget is spent.
 
         Returns:
-            Whether it was not interrupted.
+            Whether it ended without an interruption.
         """
         rules = StopRules(self.job, self.archive, self.evaluator, budget)
         num_idle, num_before = 0, -1
@@ -64,7 +64,7 @@ class Searcher:
             if len(plans) == 0:
                 break
             results = self._tried(algorithm, plans, rules.num_left, budget)
-            if len(results) < len(plans):  # spent in the middle of a batch
+            if len(results) < len(plans):  # the budget ran out in the middle of a batch
                 break
             algorithm.update(results)
         return True
@@ -78,18 +78,18 @@ class Searcher:
     def take_in(
         self, found: Evaluation | Reduction, stage: str, num_done: int, num_total: int | None
     ) -> None:
-        """Records what was evaluated and reports."""
+        """Records evaluated designs and reports progress."""
         self.record(found, stage)
         self.report(Progress(stage=stage, num_done=num_done, num_total=num_total, best=self._best()))
 
     def remember(self, evaluation: Evaluation) -> None:
-        """Keeps in mind what designs are worth that were evaluated by a part that suggests none twice."""
+        """Remembers the results of designs that were evaluated by a part that suggests none twice."""
         keys = plan_keys(evaluation.plans)
         rows = self.seen.new_rows(keys)
         self.seen.add(keys[rows], self._results(evaluation).take(rows))
 
     def _tried(self, algorithm: SearchAlgorithm, plans: PlanTable, num_left: int, budget: Budget) -> Results:
-        """What designs are worth; fewer rows than designs where no evaluations were left for all of them."""
+        """Results of designs; fewer rows than designs if the evaluations ran out."""
         if algorithm.suggests_once:
             return self._evaluated(algorithm, plans.take(slice(num_left)), budget)
         keys = plan_keys(plans)

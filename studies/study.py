@@ -35,17 +35,17 @@ from studies.searchers.stopping import Budget
 from studies.searchers.tuning import DEFAULT, Tuning
 
 MOST_SCREENED = 2_500
-"""Evaluations that screening may spend at most: an estimate takes longer than a generation's children."""
+"""Most evaluations that screening may spend: an estimate takes longer than making a generation of children."""
 STALE_GENERATIONS = 25
-"""Generations without a better front after which a restart ends, where the job says nothing else."""
+"""Generations without a better front after which a restart ends, unless the job says otherwise."""
 FIRST_TRIALS = 40
-"""Designs that samplers without generations begin with."""
+"""Designs with which samplers without generations begin."""
 SAMPLERS: dict[Algorithm, SamplerName] = {
     Algorithm.OPTUNA_TPE: "tpe",
     Algorithm.OPTUNA_NSGA2: "nsga2",
     Algorithm.OPTUNA_GP: "gp",
 }
-"""Optuna's samplers by the names that jobs give them."""
+"""Optuna's samplers by their names in jobs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +59,9 @@ class StudyResult:
     algorithm: Algorithm
     """How the space was searched."""
     is_searched: bool
-    """False where the search was stopped early."""
+    """False if the search was stopped early."""
     is_refined: bool
-    """False where the refinement of the front was stopped, or not reached."""
+    """False if the refinement of the front was stopped or not reached."""
     num_refined: int
     """Designs that refinement evaluated, on top of those of the search."""
 
@@ -87,11 +87,11 @@ def run_study(
     """Searches the designs of a job.
 
     Args:
-        searcher: of the job; its archive holds the front afterwards.
-        seed: of everything random.
-        reducer: evaluates for an exhaustive search that is to keep fronts only; by default it keeps every design.
+        searcher: searcher of the job; its archive holds the front afterwards.
+        seed: seed of everything random.
+        reducer: evaluates an exhaustive search that keeps only fronts; by default every design is kept.
         tuning: the searcher's own parameters.
-        space: of the job, where it is known already; by default it is listed and pruned here.
+        space: space of the job, if already known; by default it is listed and pruned here.
 
     Raises:
         StudyError: the evaluator cannot keep its journal, or the algorithm needs a package that is missing.
@@ -117,12 +117,12 @@ def run_study(
 def searched_front(
     job: Job, seed: int, see: Callable[[Evaluation], None] = lambda _: None
 ) -> Evaluation | None:
-    """Returns the front of a job whose other designs are of no use, `None` where none is feasible; raises as `run_study`.
+    """Returns only the front of a job, `None` if no design is feasible; raises as `run_study`.
 
     Args:
         job: the job.
-        seed: of everything random.
-        see: is shown all designs, batch after batch.
+        seed: seed of everything random.
+        see: called with all designs, batch by batch.
     """
     archive = Archive(job)
 
@@ -135,12 +135,12 @@ def searched_front(
 
 
 def refined_study(searcher: Searcher, result: StudyResult, *, seed: int) -> StudyResult:
-    """Refines a front that was found after the search, as `run_study` does with that of the search.
+    """Refines a front that was found after the search, as `run_study` refines the front of the search.
 
     Args:
-        searcher: of the job, one that has not searched yet: designs that another one tried count as new.
-        result: of the search; its archive holds the front.
-        seed: of everything random.
+        searcher: a searcher of the job that has not searched yet; designs that another one tried count as new.
+        result: result of the search; its archive holds the front.
+        seed: seed of everything random.
     """
     num_before = result.archive.num_evaluated
     is_refined = _refine(searcher, result.algorithm, seed)
@@ -149,7 +149,7 @@ def refined_study(searcher: Searcher, result: StudyResult, *, seed: int) -> Stud
 
 
 def chosen_algorithm(job: Job, space: Space) -> Algorithm:
-    """Returns the algorithm that the job asks for, or that suits the size of the space."""
+    """Returns the algorithm that the job asks for, or else one that suits the size of the space."""
     if space.num_designs == 0:
         return Algorithm.EXHAUSTIVE
     if job.search.algorithm is not Algorithm.AUTO:
@@ -160,7 +160,7 @@ def chosen_algorithm(job: Job, space: Space) -> Algorithm:
 def _parts(
     searcher: Searcher, space: Space, algorithm: Algorithm, tuning: Tuning, seed: int
 ) -> Iterator[tuple[SearchAlgorithm, Budget]]:
-    """Yields what searches one after another, with how many designs may have been evaluated at its end."""
+    """Yields the algorithms to run in sequence, each with the budget at which it ends."""
     search = searcher.job.search
     most = search.max_evaluations
     match algorithm:
@@ -184,7 +184,7 @@ def _parts(
 def _evolution_parts(
     searcher: Searcher, space: Space, algorithm: Algorithm, tuning: Tuning, seed: int
 ) -> Iterator[tuple[SearchAlgorithm, Budget]]:
-    """Yields the screening, populations, and the neighbours of the front, which chance finds if need be."""
+    """Yields screening, populations, and the neighbours of the front; a random search finds the front if need be."""
     search = searcher.job.search
     most, max_seconds = search.max_evaluations, search.max_seconds
     knobs = Knobs.of(space)
@@ -213,15 +213,15 @@ def restarted(
     front: Evaluation | None = None,
     tuning: Tuning = DEFAULT,
 ) -> Evolution | OptunaSearch:
-    """Returns a search that works on knobs, from the beginning.
+    """Returns a new search that works on knobs.
 
     Args:
         algorithm: one of pymoo's or Optuna's.
         space: where its first designs come from.
-        knobs: of the space.
+        knobs: knobs of the space.
         restart: number of searches of this kind before it.
-        seed: of the study.
-        front: designs that were found before, from which the first of them goes on.
+        seed: seed of the study.
+        front: designs that were found before, from which the first search continues.
         tuning: how children are made.
     """
     size = space.job.search.generation_size
@@ -246,9 +246,9 @@ def _budget(job: Job, num_evaluations: float) -> Budget:
 
 
 def _refine(searcher: Searcher, algorithm: Algorithm, seed: int) -> bool:
-    """Tunes the continuous knobs of the front that an algorithm found; returns whether it was not interrupted.
+    """Tunes the continuous knobs of the front that an algorithm found; returns whether it ran to the end.
 
-    What it evaluates comes on top of what the search may evaluate; the seconds are those of the whole study.
+    Its evaluations come on top of the search budget; the limit in seconds applies to the whole study.
     """
     front, search = searcher.archive.front, searcher.job.search
     if front is None or search.num_refinements == 0:
@@ -262,9 +262,9 @@ def _refine(searcher: Searcher, algorithm: Algorithm, seed: int) -> bool:
 
 
 def _listed_beside(job: Job, designs: Evaluation) -> Evaluation:
-    """What listed designs come to that differ from some in how they are run: refinement may come back to them.
+    """Evaluations of the listed designs that differ from the given ones only in how they are run.
 
-    An exhaustive search has evaluated them, and nobody kept in mind what they came to.
+    Refinement may return to them. An exhaustive search has evaluated them, but has not remembered their results.
     """
     caps = np.array(job.power_caps)
     rows = np.repeat(np.arange(len(designs)), len(caps))

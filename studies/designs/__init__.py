@@ -1,1 +1,1 @@
-"""What is a design to a search? Its key, its knobs, and what came of it."""
+"""What is a design to a search? Its key, its knobs and its results."""

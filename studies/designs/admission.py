@@ -1,7 +1,7 @@
-"""Which children are designs that nobody tried before? All of a generation are looked at in one compiled loop.
+"""Which children are new designs? A whole generation is checked in one compiled loop.
 
-Nine of ten children of a late population are known, and a generation needs many tries; as arrays of their own, each of the
-few steps of a child would take longer than all of them here.
+Nine of ten children of a late population are already known, so a generation needs many tries. With array operations for
+each child, a single one of its few steps would take longer than all of them do here.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ class DesignCodes(NamedTuple):
     """The designs of a space as numbers, whose digits are the indices of knobs."""
 
     layouts: Integers
-    """One number for each layout of the space, rising, `(n,)`."""
+    """One number for each layout of the space, ascending, `(n,)`."""
     worths: Integers
-    """What a unit of each digit of a layout is worth, falling, `(k,)`; the last one is 1."""
+    """Place value of each digit of a layout, descending, `(k,)`; the last one is 1."""
     can_save: Booleans
-    """Which layouts can save by which schemes, `(n, s)`; a scheme's index is the first digit behind those of a layout."""
+    """Which layouts can save by which schemes, `(n, s)`; a scheme's index is the first digit after those of a layout."""
     run_sizes: Integers
-    """Values of each knob behind those of the layout."""
+    """Number of values of each knob after those of the layout."""
 
 
 def admitted(
     children: Integers, known: KeyTable, designs: DesignCodes, most: int, *, is_repaired: bool
 ) -> Integers:
-    """Returns the first children that are designs of the space and not known, each once, `(m, k)`, `most` at most.
+    """Returns the first `most` children that are new designs of the space, each once, `(m, k)`.
 
     Args:
-        children: index rows `(n, k)`; those that become others on the way are changed in place.
+        children: index rows `(n, k)`; those that are repaired are changed in place.
         known: keys of the designs that were tried before.
-        designs: of the space.
+        designs: the designs of the space.
         most: how many are wanted.
-        is_repaired: whether children whose layout the space lacks take the nearest one that it has.
+        is_repaired: whether children whose layout is not in the space get the nearest one that is.
     """
     own = KeyTable(np.empty(most, dtype=np.uint64), free_slots(most))
     return np.asarray(children[_admitted_rows(children, known, designs, own, is_repaired)])
@@ -50,7 +50,7 @@ def admitted(
 def _admitted_rows(
     children: Integers, known: KeyTable, designs: DesignCodes, own: KeyTable, is_repaired: bool
 ) -> NDArray[np.intp]:
-    """The rows of these children; `own`, which is empty and has room for all that are wanted, gets their keys."""
+    """The rows of these children; `own`, initially empty and large enough, receives their keys."""
     keys, slots = own.keys, own.slots
     rows = np.empty(len(keys), dtype=np.intp)
     num_rows = 0
@@ -84,7 +84,7 @@ def _is_in(key: np.uint64, keys: NDArray[np.uint64], slots: NDArray[np.int32]) -
 
 @inlined
 def _key(child: Integers, designs: DesignCodes) -> np.uint64:
-    """The number of a design among all."""
+    """The number of a design among all designs."""
     code = _layout_code(child, designs.worths)
     for knob in range(len(designs.run_sizes)):
         code = code * designs.run_sizes[knob] + child[len(designs.worths) + knob]
@@ -101,7 +101,7 @@ def _layout_code(child: Integers, worths: Integers) -> int:
 
 @inlined
 def _place(child: Integers, designs: DesignCodes) -> int:
-    """Place of the layout of a child among those of the space; -1 where it is not there."""
+    """Index of a child's layout among those of the space; -1 if it is not there."""
     code = _layout_code(child, designs.worths)
     place = first_from(designs.layouts, 0, len(designs.layouts), code)
     return place if place < len(designs.layouts) and designs.layouts[place] == code else -1

@@ -1,4 +1,4 @@
-"""What is worth keeping of everything that was evaluated? The front, the counts, and nothing else in memory."""
+"""What is kept in memory of everything that was evaluated? Only the front and the counts."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from simulator.table import Integers
 from studies.designs.reduction import Reduction
 
 SAME_WITHIN_FRACTION = 0.001
-"""A design that no other one beats, yet that gains less in every objective over another one, is not shown beside it; far
-below what the model can tell apart."""
+"""A non-dominated design that gains less than this over another one in every objective is not shown with it. The share is
+far below what the model can resolve."""
 
 
 class Archive:
-    """The feasible designs seen so far that no other one beats, with the numbers under which they were recorded."""
+    """The feasible non-dominated designs seen so far, with the numbers under which they were recorded."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self.front: Evaluation | None = None
-        """Feasible designs that no other one beats, near-equals among them, by rising first objective; `None` while there
-        is none."""
+        """Feasible non-dominated designs, including near-equals, by ascending first objective; `None` while there are
+        none."""
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         """Numbers of these designs."""
         self.num_evaluated = 0
@@ -35,11 +35,11 @@ class Archive:
         self._distinct: NDArray[np.intp] | None = None
 
     def add(self, found: Evaluation | Reduction) -> Integers:
-        """Takes in evaluated designs, or what is worth keeping of them.
+        """Adds evaluated designs, or a reduction of them.
 
         Returns:
-            The numbers that the designs at hand get, `(n,)`: those of a reduction keep the places that they had among
-            all designs of their batch.
+            The numbers that the added designs get, `(n,)`; designs of a reduction keep their positions among all designs of
+            their batch.
         """
         reduction = found if isinstance(found, Reduction) else Reduction.of(self._job, found)
         first = self.num_evaluated
@@ -61,16 +61,17 @@ class Archive:
         return dominated_share(values, self._reference)
 
     def distinct_front(self) -> tuple[Evaluation | None, Integers]:
-        """Returns the front as everybody is shown it, and its numbers: without designs that hardly differ from another one.
+        """Returns the front as it is shown, without designs that hardly differ from another one, and its numbers.
 
-        Left out is what gains less than `SAME_WITHIN_FRACTION` in every objective over one that stays, however much it loses.
+        A design is left out if it gains less than `SAME_WITHIN_FRACTION` in every objective over one that stays, however
+        much it loses.
         """
         rows = self._distinct_rows()
         return None if self.front is None else self.front.take(rows), self.ids[rows]
 
     @property
     def num_distinct(self) -> int:
-        """Designs of that front."""
+        """Number of designs of that front."""
         return len(self._distinct_rows())
 
     def _distinct_rows(self) -> NDArray[np.intp]:
@@ -85,7 +86,7 @@ class Archive:
         if self.front is not None:
             values = [known.objectives(self._job) for known in (self.front, front)]
             rows = front_rows(np.concatenate(values))
-            if (rows < len(self.front)).all():  # as mostly: nothing new is worth a table
+            if (rows < len(self.front)).all():  # the usual case: nothing new, so no new table
                 return
             front = Evaluation.concatenate([self.front, front]).take(rows)
             ids = np.concatenate([self.ids, ids])[rows]

@@ -1,7 +1,7 @@
-"""Which part of a space is one piece of work for a worker? A block of layouts by its number, and which of it are kept.
+"""Which part of a space is one piece of work for a worker? A block of layouts by number, and which of its layouts are kept.
 
-Nobody lists the designs of a large space in one place: whoever prunes a block lists its layouts himself, and whoever reduces
-a part of it crosses them with what else a design decides.
+The designs of a large space are never listed in one place. The worker that prunes a block lists its layouts itself. The
+worker that reduces a part of the block crosses these layouts with the other decisions of a design.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from simulator.domain.plan import PlanTable
 from studies.designs.reduction import Reduction
 
 DESIGNS_AT_ONCE: Final = 32_768
-"""Designs that are simulated together: what a worker holds in memory, about 50 MB."""
+"""Designs that are simulated together; they take about 50 MB of a worker's memory."""
 
 
 LEAST_SHARED_BLOCKS: Final = 4
-"""Blocks from which on a space is pruned by workers: each takes seconds to bound. Smaller spaces stay in memory anyway."""
+"""Fewest blocks of a space that workers prune: each takes seconds to bound. Smaller spaces stay in memory anyway."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,16 +32,16 @@ class BlockPart:
     """Some of the layouts of a block."""
 
     number: int
-    """Of the block among all blocks of the space."""
+    """Number of the block among all blocks of the space."""
     kept: bytes
-    """Which layouts of the block may keep every limit, eight to a byte."""
+    """Which layouts of the block may keep every limit, one bit each."""
     first: int
     last: int
-    """Which of those are in this part: from `first` up to, not including, `last`."""
+    """The kept layouts of this part are those from `first` up to, but not including, `last`."""
 
 
 def block_parts(space: Space, num_designs: int) -> Iterator[BlockPart]:
-    """Yields the parts of a space in the order of its designs, each of about so many designs."""
+    """Yields the parts of a space in the order of its designs, each with about `num_designs` designs."""
     num_layouts = max(1, num_designs * space.num_kept // max(1, space.num_designs))
     for number, bits in enumerate(space.kept_bits):
         num_kept = int(np.unpackbits(bits).sum())
@@ -52,7 +52,7 @@ def block_parts(space: Space, num_designs: int) -> Iterator[BlockPart]:
 
 @final
 class BlockWorker:
-    """Lists, prunes and reduces blocks of the space of one job; what it listed last stays in memory."""
+    """Lists, prunes and reduces blocks of the space of one job; the block listed last stays in memory."""
 
     def __init__(self, job: Job) -> None:
         self._job = job

@@ -1,6 +1,6 @@
-"""Which keys were met before, and as how many-eth? A hash table that grows, compiled: a search looks up millions of keys.
+"""Which keys were seen before, and in what order? A growing hash table, compiled because a search looks up millions of keys.
 
-A sorted array would have to be copied for every batch that is added to it.
+A sorted array would have to be copied for every added batch.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 FEWEST_SLOTS = 1_024
 SLOTS_PER_KEY = 2
-"""At least: with half of the slots free a key is found after one and a half tries on average."""
+"""Least number of slots per key: with half of the slots free, a key is found after 1.5 tries on average."""
 FREE = -1
-"""What a slot holds that no key has taken."""
+"""Value of an empty slot."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
@@ -30,14 +30,14 @@ class KeyTable(NamedTuple):
     """A hash table as kernels read it."""
 
     keys: Keys
-    """In the order of their places."""
+    """The keys, in the order in which they were added."""
     slots: Slots
-    """Places of keys, `FREE` where there is none."""
+    """Positions of keys, `FREE` in empty slots."""
 
 
 @final
 class KeyIndex:
-    """Numbers keys in the order in which they are added; takes 16 to 32 bytes for each."""
+    """Numbers keys in the order in which they are added; takes 16 to 32 bytes per key."""
 
     def __init__(self) -> None:
         self._slots = free_slots(0)
@@ -48,13 +48,13 @@ class KeyIndex:
         return self._num_keys
 
     def new_rows(self, keys: Keys) -> Places:
-        """Returns the rows of keys `(n,)` that were not added, each key once, in their order."""
+        """Returns the rows of keys `(n,)` that were not added before, each key once, in order."""
         unknown = np.flatnonzero(self.places(keys) == FREE)
         slots = free_slots(len(unknown))
         return np.asarray(unknown[_first_rows(keys[unknown], slots)])
 
     def add(self, keys: Keys) -> None:
-        """Takes in keys `(n,)` of which none was added before, each of them once."""
+        """Adds distinct keys `(n,)`, none of which was added before."""
         num_keys = self._num_keys + len(keys)
         self._keys = with_room(self._keys, num_keys)
         self._keys[self._num_keys : num_keys] = keys
@@ -65,16 +65,16 @@ class KeyIndex:
         self._num_keys = num_keys
 
     def table(self) -> KeyTable:
-        """Returns what kernels look keys up in, until keys are added."""
+        """Returns the table in which kernels look up keys; valid until keys are added."""
         return KeyTable(self._keys, self._slots)
 
     def places(self, keys: Keys) -> Places:
-        """Returns as how many-eth each key was added, from 0 on, `(n,)`; -1 for those that were not."""
+        """Returns the position at which each key was added, from 0 on, `(n,)`; -1 for unknown keys."""
         return _places(keys, self._keys, self._slots)
 
 
 def with_room(array: NDArray[_Number], size: int) -> NDArray[_Number]:
-    """Returns an array, or a copy that is at least twice as long, so that it has so many rows."""
+    """Returns the array if it has `size` rows, otherwise a copy that is at least twice as long and has room for them."""
     if size <= len(array):
         return array
     longer = np.empty((max(size, 2 * len(array)), *array.shape[1:]), dtype=array.dtype)
@@ -83,14 +83,14 @@ def with_room(array: NDArray[_Number], size: int) -> NDArray[_Number]:
 
 
 def free_slots(num_keys: int) -> Slots:
-    """Returns a power of two of slots, of which so many keys leave enough free."""
+    """Returns empty slots for `num_keys` keys; their number is a power of two and leaves enough of them free."""
     num_slots = max(FEWEST_SLOTS, 1 << (SLOTS_PER_KEY * num_keys - 1).bit_length())
     return np.full(num_slots, FREE, dtype=np.int32)
 
 
 @inlined
 def slot_of(key: np.uint64, keys: Keys, slots: Slots) -> int:
-    """Returns the slot that holds the place of a key, or the free one where that belongs."""
+    """Returns the slot that holds the position of a key, or the empty slot where it belongs."""
     mixed = key * _FACTOR
     mixed ^= mixed >> _HALF
     last = len(slots) - 1
@@ -102,7 +102,7 @@ def slot_of(key: np.uint64, keys: Keys, slots: Slots) -> int:
 
 @compiled
 def _places(wanted: Keys, keys: Keys, slots: Slots) -> Places:
-    """What the slots hold of some keys, `(n,)`."""
+    """Positions of some keys, `(n,)`."""
     places = np.empty(len(wanted), dtype=np.intp)
     for row in range(len(wanted)):
         places[row] = slots[slot_of(wanted[row], keys, slots)]
@@ -111,14 +111,14 @@ def _places(wanted: Keys, keys: Keys, slots: Slots) -> Places:
 
 @compiled
 def _enter(keys: Keys, first: int, end: int, slots: Slots) -> None:
-    """Gives slots to the keys from `first` on."""
+    """Enters the keys from `first` up to `end` into the slots."""
     for place in range(first, end):
         slots[slot_of(keys[place], keys, slots)] = place
 
 
 @compiled
 def _first_rows(keys: Keys, slots: Slots) -> Places:
-    """The rows of the first ones of equal keys; all slots are free."""
+    """The rows at which each distinct key occurs first; all slots must be empty."""
     rows = np.empty(len(keys), dtype=np.intp)
     num_rows = 0
     for row in range(len(keys)):

@@ -1,8 +1,8 @@
 """How does a design become a row of small integers that crossover and mutation can work on?
 
-One ordinal column per knob: an index into the sorted values that occur in the space. Data parallelism is no knob of its
-own but follows from the number of accelerators, so neighbouring indices are neighbouring designs. Where the numbers do
-not divide, the layout is invalid, and by how much is a constraint that the search can follow.
+There is one ordinal column per knob: an index into the sorted values that occur in the space. Data parallelism is not a knob
+but follows from the number of accelerators, so neighbouring indices are neighbouring designs. Where the numbers do not
+divide, the layout is invalid, and the distance from a valid one is a constraint that guides the search.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ LAYOUT_KNOBS = (
 )
 """Knobs whose values are those that occur among the layouts of the space."""
 OPTIONAL_KNOBS = ("recompute_num_layers", "shard_ranks", "interleaved_group_size")
-"""Knobs of layouts that count only where the space has several values of them."""
+"""Knobs of layouts that are used only if the space has several values of them."""
 RUN_KNOBS = ("checkpoint_scheme", "with_spares")
 """Knobs that the job lists."""
 
 OUT_OF_BOUNDS = 1e-3
-"""Rejection of a valid layout whose bounds break a limit: nearer to the space than any invalid one."""
+"""Rejection value of a valid layout whose bounds break a limit: smaller than that of any invalid layout."""
 NO_COLUMN = ("power_cap_fraction", "with_spares")
-"""Knobs that are no whole-number column of a plan."""
+"""Knobs that are not integer columns of a plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Knobs:
-    """The values of every knob in rising order."""
+    """The values of every knob in ascending order."""
 
     job: Job
     values: dict[str, NDArray[np.generic]]
     fixed: dict[str, int]
-    """The value of every optional knob that does not count."""
+    """The value of every optional knob that is not used."""
     codes: Integers
-    """One number for each layout of the space, rising, `(n,)`."""
+    """One number for each layout of the space, ascending, `(n,)`."""
     rows: NDArray[np.intp]
     """Rows of these layouts in the table of the space."""
     layouts: PlanTable
@@ -98,10 +98,10 @@ class Knobs:
         return np.array([len(values) - 1 for values in self.values.values()], dtype=np.int64)
 
     def encode(self, plans: PlanTable) -> Integers:
-        """Returns designs of the space as indices `(n, k)`, run knobs included."""
+        """Returns designs of the space as indices `(n, k)`, including run knobs."""
         order = np.argsort(self.values["checkpoint_scheme"])
         schemes = order[np.searchsorted(self.values["checkpoint_scheme"][order], plans.checkpoint_scheme)]
-        # Where no spare is needed, taking as many as needed and taking none are the same design.
+        # Where no spare is needed, the designs with and without spares are the same.
         has_spares = self.values["with_spares"] == (plans.num_spare_nodes > 0)[:, None]
         columns = [_layout_indices(self.values, plans), schemes, has_spares.argmax(axis=1)]
         return np.column_stack(columns).astype(np.int64)
@@ -112,7 +112,7 @@ class Knobs:
         return np.asarray(self.rows[np.searchsorted(self.codes, codes)])
 
     def decode(self, indices: Integers) -> PlanTable:
-        """Returns the designs `(n,)` of index rows; data parallelism is rounded down where it is not whole."""
+        """Returns the designs `(n,)` of index rows; data parallelism is rounded down where it is not an integer."""
         chosen = {name: values[indices[:, k]] for k, (name, values) in enumerate(self.values.items())}
         counts = {name: column.astype(np.int64) for name, column in chosen.items() if name not in NO_COLUMN}
         counts |= {name: np.full(len(indices), value) for name, value in self.fixed.items()}
@@ -151,9 +151,9 @@ class Knobs:
         return indices, plans
 
     def rejection(self, indices: Integers, plans: PlanTable) -> Floats:
-        """Returns how far index rows are from a design of the space, `(n,)`; 0 is one.
+        """Returns how far index rows are from a design of the space, `(n,)`; 0 for designs of the space.
 
-        Invalid layouts count by their distance from a valid one, those whose bounds break a limit by `OUT_OF_BOUNDS`.
+        Invalid layouts get their distance from a valid one; layouts whose bounds break a limit get `OUT_OF_BOUNDS`.
         """
         return np.where(self._has_layout(indices), 0.0, OUT_OF_BOUNDS) + self.excess(plans)
 
@@ -171,19 +171,19 @@ class Knobs:
         return self._places(indices)[1]
 
     def _places_of_designs(self, indices: Integers) -> tuple[NDArray[np.intp], Booleans]:
-        """Places of the layouts of index rows, and which of them the scheme of the row can save, `(n,)` each."""
+        """Positions of the layouts of index rows, and whether the row's scheme can save them, `(n,)` each."""
         place, is_known = self._places(indices)
         return place, is_known & self._can_save[self.rows[place], indices[:, self.num_layout_knobs]]
 
     def _places(self, indices: Integers) -> tuple[NDArray[np.intp], Booleans]:
-        """Places in `codes` of the layouts of index rows or of the next ones, and whether they are there, `(n,)` each."""
+        """Positions in `codes` of the layouts of index rows, or of the next ones, and whether they exist, `(n,)` each."""
         codes = _codes(indices, _of_layouts(self.values))
         place = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
         return place, np.asarray(self.codes[place] == codes)
 
     @cached_property
     def _worths(self) -> Integers:
-        """What a unit of the index of each knob of a layout adds to its code, `(num_layout_knobs,)`."""
+        """Place value of each layout knob in the code of a layout, `(num_layout_knobs,)`."""
         sizes = np.array([len(each) for each in _of_layouts(self.values)], dtype=np.int64)
         return np.append(np.cumprod(sizes[:0:-1])[::-1], 1)
 
@@ -199,14 +199,14 @@ class Knobs:
 
 
 def _distinct(column: NDArray[np.generic]) -> NDArray[np.generic]:
-    """The values of a column in rising order; counts and codes are small numbers, which need not be sorted."""
+    """The values of a column in ascending order; counts and codes are small numbers that need no sorting."""
     if column.dtype.kind != "i" or len(column) == 0:
         return np.unique(column)
     return np.flatnonzero(np.bincount(column.astype(np.intp, copy=False)))
 
 
 def _layout_indices(values: Mapping[str, NDArray[np.generic]], layouts: PlanTable) -> Integers:
-    """Indices of the knobs of layouts that occur in the space, `(n, k)` without those of the run."""
+    """Indices of the layout knobs of layouts in the space, `(n, k)`, without run knobs."""
     names = [name for name in values if name not in RUN_KNOBS]
     columns = [np.searchsorted(values[name], getattr(layouts, name)) for name in names]
     return np.column_stack(columns).astype(np.int64)
@@ -218,13 +218,13 @@ def _of_layouts(values: Mapping[str, NDArray[np.generic]]) -> list[NDArray[np.ge
 
 
 def _codes(indices: Integers, values: Iterable[NDArray[np.generic]]) -> Integers:
-    """Index rows `(n, k)` as one number each: digits of a number whose places have as many values as the knobs."""
+    """Index rows `(n, k)` as one mixed-radix number each; the radix of each digit is the number of values of its knob."""
     return _joined_digits(indices, np.array([len(each) for each in values], dtype=np.int64))
 
 
 @compiled
 def _joined_digits(digits: Integers, sizes: Integers) -> Integers:
-    """The first digits of each row `(n, k)`, as many as there are sizes of places, as one number, `(n,)`."""
+    """The first digits of each row `(n, k)` as one mixed-radix number, `(n,)`; one digit for each of `sizes`."""
     numbers = np.zeros(len(digits), dtype=np.int64)
     for row in range(len(digits)):
         for place in range(len(sizes)):

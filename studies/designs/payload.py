@@ -1,7 +1,7 @@
-"""How do simulated designs become bytes and designs again? All columns in one Arrow stream, compressed with zstd.
+"""How are simulated designs serialised? All columns in one Arrow stream, compressed with zstd.
 
-About 90 bytes a design in large batches, written and read at half a million designs per second and core, every bit as it
-was. The same bytes lie in journals and travel between machines.
+Large batches take about 90 bytes per design, and half a million designs are written and read per second and core, without
+any loss. Journals and messages between machines use the same bytes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from simulator.simulate import Outcomes
 from simulator.table import Table
 
 PLANS = "plans"
-"""Part under which the decisions stand beside the parts of `Outcomes`."""
+"""Part with the decisions, next to the parts of `Outcomes`."""
 
 T = TypeVar("T", bound=Table)
 Facts = Mapping[str, str]
-"""What the bytes say beside the columns, by name."""
+"""Further facts in the bytes besides the columns, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What lies in some bytes: columns by part and name, and facts."""
+    """Contents of serialised bytes: columns by part and name, and facts."""
 
     columns: Mapping[str, Mapping[str, NDArray[np.generic]]]
     facts: Facts
@@ -37,7 +37,7 @@ class Parts:
         """Returns one part.
 
         Raises:
-            ValueError: the part has other columns than this version knows.
+            ValueError: the columns of the part differ from those that this version knows.
         """
         try:
             return kind(**self.columns[part])
@@ -49,13 +49,13 @@ class Parts:
         return self.table(PLANS, PlanTable)
 
     def outcomes(self) -> Outcomes:
-        """Returns what became of the designs; raises as `table` does."""
+        """Returns the outcomes of the designs; raises as `table` does."""
         kinds: dict[str, type[Table]] = get_type_hints(Outcomes)
         return Outcomes(**{name: self.table(name, kind) for name, kind in kinds.items()})  # type: ignore[arg-type]
 
 
 def parts_of(outcomes: Outcomes) -> dict[str, Table]:
-    """Returns the tables of which outcomes consist, by name."""
+    """Returns the tables of outcomes by name."""
     return {field.name: getattr(outcomes, field.name) for field in fields(outcomes)}
 
 
@@ -78,10 +78,10 @@ def to_bytes(parts: Mapping[str, Table], facts: Facts | None = None) -> bytes:
 
 
 def from_bytes(payload: bytes) -> Parts:
-    """Returns what `to_bytes` made bytes of.
+    """Reverses `to_bytes`.
 
     Raises:
-        ValueError: the bytes are no such tables.
+        ValueError: the bytes are not such tables.
     """
     import pyarrow as pa
 
@@ -100,10 +100,10 @@ def encode(plans: PlanTable, outcomes: Outcomes) -> bytes:
 
 
 def decode(payload: bytes) -> tuple[PlanTable, Outcomes]:
-    """Returns the designs that `encode` made bytes of.
+    """Reverses `encode`.
 
     Raises:
-        ValueError: the bytes are no such designs, or those of another version.
+        ValueError: the bytes are not such designs, or are those of another version.
     """
     parts = from_bytes(payload)
     return parts.plans(), parts.outcomes()

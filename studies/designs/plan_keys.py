@@ -1,6 +1,6 @@
-"""Which designs are the same? A number for every design of a table, equal for equal decisions, whatever table it is in.
+"""Which designs are the same? A number for every design, equal for equal decisions, whatever table the design is in.
 
-The keys find designs among millions; whoever must be certain compares the columns of the designs that were found.
+The keys find designs among millions. To be certain, compare the columns of the designs that were found.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is worth keeping of a batch of designs when there are too many to keep all? Its front, and how many broke what.
+"""What is kept of a batch of designs when there are too many to keep all? Its front, and how many designs break each limit.
 
-The front of many batches is the front of their fronts, so that reductions add up to what all designs would have given,
-to the last bit. A reduction of 30,000 designs takes a few kilobytes.
+The front of many batches is the front of their fronts, so reductions combine to exactly what all designs would have given.
+A reduction of 30,000 designs takes a few kilobytes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from studies.designs.payload import PLANS, Parts, parts_of, to_bytes
 
 PLACES: Final = "places"
 COUNTS: Final = "counts"
-"""Part and fact of the bytes that a batch of which all designs were kept does not have."""
+"""Part and fact that only the bytes of a reduction have."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class PlaceTable(Table):
-    """Where designs stood in their batch."""
+    """Positions of designs in their batch."""
 
     row: Integers
 
@@ -39,11 +39,11 @@ class Reduction:
     """The front of a batch of designs, and counts of all of them."""
 
     front: Evaluation
-    """Feasible designs that no other design of the batch beats, by rising first objective."""
+    """Feasible designs that no other design of the batch beats, by ascending first objective."""
     rows: Integers
-    """Their places in the batch, `(n,)`."""
+    """Their positions in the batch, `(n,)`."""
     num_evaluated: int
-    """Designs of the batch."""
+    """Number of designs of the batch."""
     num_feasible: int
     num_breaking: dict[str, int]
     """Designs that break each limit; one design may break several."""
@@ -65,7 +65,7 @@ class Reduction:
 
     @classmethod
     def concatenate(cls, job: Job, parts: Sequence[Self]) -> Self:
-        """Returns the reduction of all designs of some parts, one after another; of at least one part."""
+        """Returns the reduction of all designs of one or more parts in sequence."""
         first = np.cumsum([0, *(part.num_evaluated for part in parts)])
         places = [start + part.rows for start, part in zip(first.tolist(), parts, strict=False)]
         fronts, rows = Evaluation.concatenate([part.front for part in parts]), np.concatenate(places)
@@ -81,7 +81,7 @@ class Reduction:
         )
 
     def to_bytes(self) -> bytes:
-        """Returns it as bytes, without what prices and limits make of the designs."""
+        """Returns the reduction as bytes, without what depends on prices and limits."""
         counts = {"evaluated": self.num_evaluated, "feasible": self.num_feasible, **self.num_breaking}
         tables: dict[str, Table] = {
             PLANS: self.front.plans,
@@ -92,12 +92,12 @@ class Reduction:
 
 
 def is_reduction(parts: Parts) -> bool:
-    """Whether some bytes hold a reduction, not every design of a batch."""
+    """Whether the bytes hold a reduction rather than every design of a batch."""
     return COUNTS in parts.facts
 
 
 def read_reduction(job: Job, parts: Parts) -> Reduction:
-    """Returns the reduction that `Reduction.to_bytes` made bytes of, under the job that it was reduced under.
+    """Reverses `Reduction.to_bytes`, under the job that the designs were reduced under.
 
     Raises:
         ValueError: the bytes are of another version.
@@ -118,5 +118,5 @@ def read_reduction(job: Job, parts: Parts) -> Reduction:
 
 
 def kept_of(found: Evaluation | Reduction) -> Evaluation:
-    """Returns the designs that are at hand of what was found."""
+    """Returns the designs that were kept: all of an evaluation, the front of a reduction."""
     return found.front if isinstance(found, Reduction) else found

@@ -1,8 +1,7 @@
-"""Which layout of a space is nearest to one that the space does not have? Knob by knob, compiled.
+"""Which layout of a space is nearest to one that the space does not have? Determined knob by knob, compiled.
 
-Layouts are numbers whose digits are the indices of their knobs, sorted. Those that share their first digits lie side by
-side, so that each knob in turn takes the nearest value with which the space has a layout, and the knobs behind it keep
-theirs wherever they can.
+Layouts are sorted numbers whose digits are the indices of their knobs, so layouts with equal leading digits are adjacent.
+Each knob in turn takes the nearest value for which the space has a layout, and later knobs keep theirs where possible.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from simulator.table import Integers
 
 @compiled
 def repair(row: Integers, codes: Integers, worths: Integers) -> int:
-    """Gives an index row the nearest layout that a space has, and returns the place of its code.
+    """Changes an index row to the nearest layout of a space, and returns the position of its code.
 
     Args:
-        row: indices of the knobs, `(m,)`, those of a layout first; these are changed in place.
-        codes: of the layouts of the space, rising, at least one.
-        worths: what a unit of each digit of a code is worth, falling, `(k,)`; the last one is 1.
+        row: indices of the knobs, `(m,)`, those of the layout first; these are changed in place.
+        codes: codes of the layouts of the space, ascending, at least one.
+        worths: place value of each digit of a code, descending, `(k,)`; the last one is 1.
     """
     prefix, first, end = 0, 0, len(codes)  # the layouts that share the digits so far
     for knob in range(len(worths)):
         worth = worths[knob]
         wanted = row[knob]
         place = first
-        if end - first > 1:  # a layout that is alone has the last say
+        if end - first > 1:  # a single remaining layout decides all further digits
             place = first_from(codes, first, end, prefix + wanted * worth)
         above = (codes[place] - prefix) // worth if place < end else -1
         below = (codes[place - 1] - prefix) // worth if place > first else -1
@@ -42,7 +41,7 @@ def repair(row: Integers, codes: Integers, worths: Integers) -> int:
 
 @inlined
 def first_from(codes: Integers, first: int, end: int, code: int) -> int:
-    """Place of the first code of at least `code` from `first` on; `end` where there is none before it."""
+    """Position of the first code not below `code`, from `first` on; `end` if there is none before it."""
     while first < end:
         middle = (first + end) // 2
         if codes[middle] < code:

@@ -1,4 +1,4 @@
-"""What is a design worth that was tried before? Objectives and broken limits of every design of a search, by its key."""
+"""What were the results of a design that was tried before? Objectives and excess of every design of a search, by key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from studies.designs.plan_keys import Keys
 
 @final
 class SeenDesigns:
-    """Grows with every design that is evaluated; its results and 16 to 32 bytes of each are in memory."""
+    """Grows with every evaluated design; its results and 16 to 32 bytes more per design are in memory."""
 
     def __init__(self, num_objectives: int) -> None:
         self._index = KeyIndex()
@@ -26,11 +26,11 @@ class SeenDesigns:
         return len(self._index)
 
     def new_rows(self, keys: Keys) -> NDArray[np.intp]:
-        """Returns the rows of designs that were not seen, each design once, in their order."""
+        """Returns the rows of designs that were not seen before, each design once, in order."""
         return self._index.new_rows(keys)
 
     def add(self, keys: Keys, results: Results) -> None:
-        """Takes in designs of which none was seen before, each of them once."""
+        """Adds distinct designs, none of which was seen before."""
         first = len(self)
         self._index.add(keys)
         self._values, self._excess = (with_room(array, len(self)) for array in (self._values, self._excess))
@@ -38,6 +38,6 @@ class SeenDesigns:
         self._excess[first : len(self)] = results.excess
 
     def results(self, keys: Keys) -> Results:
-        """Returns what designs are worth that were all seen."""
+        """Returns the results of designs that were all seen before."""
         rows = self._index.places(keys)
         return Results(values=self._values[rows], excess=self._excess[rows])

@@ -1,1 +1,1 @@
-"""Where and by whom are designs simulated? In this process or on many machines, and none of them twice."""
+"""Where are designs simulated? In this process or on many machines, and no design twice."""

@@ -1,11 +1,11 @@
-"""How are designs simulated on many machines? In chunks over a Dask cluster, with the bytes that one process would give.
+"""How are designs simulated on many machines? In chunks over a Dask cluster, with results identical to a single process.
 
     with local_cluster(4) as cluster:                    # four processes on this machine
     with cluster_at("tcp://10.0.0.1:8786") as cluster:   # the workers of a scheduler
         engine = cluster.engine_for(job)
 
-A chunk whose worker is lost goes to another one. Results are put together in the order of the chunks, so that neither the
-number of workers nor their speed shows in a study.
+A chunk whose worker is lost goes to another one. Results are combined in the order of the chunks, so they depend neither on
+the number of workers nor on their speed.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 LEAST_DESIGNS_PER_CHUNK: Final = 1_024
-"""Fewer take less time to simulate than to send there and back, and stay in the process of the study."""
+"""Smaller batches take less time to simulate than to send there and back, so they stay in the process of the study."""
 CHUNKS_PER_WORKER: Final = 2
-"""Chunks under way for each worker: one is simulated, the next one is there already."""
+"""Chunks in flight per worker: one is being simulated while the next one is already there."""
 CONNECT_TIMEOUT_S: Final = 10
 """How long the scheduler may take to answer."""
 WORKER_TIMEOUT_S: Final = 60.0
-"""How long to wait for a worker, at the start and when the last one was lost."""
+"""How long to wait for a worker, at the start and after the last one was lost."""
 POLL_S: Final = 2.0
-"""Pause between two looks whether there is still a worker."""
+"""Pause between two checks for a live worker."""
 
 Work = Callable[[bytes, str, bytes], bytes]
 """A function of `studies.evaluation.distributed_tasks`."""
@@ -49,19 +49,19 @@ Work = Callable[[bytes, str, bytes], bytes]
 
 @final
 class Cluster:
-    """The workers of a Dask scheduler, all with the code of this process."""
+    """The workers of a Dask scheduler, all with the same code as this process."""
 
     def __init__(self, client: Client, address: str) -> None:
-        """Takes over a connection; `local_cluster` and `cluster_at` make one.
+        """Takes over a connection made by `local_cluster` or `cluster_at`.
 
         Raises:
-            EngineError: no worker comes, all of them are lost, or one has other code or libraries.
+            EngineError: no worker appears, all of them are lost, or one has other code or libraries.
         """
         self._client = client
         self.address = address
         """Where the scheduler is."""
         self.has_simulated = False
-        """Whether any designs were sent there; what is too small stays in the process of the study."""
+        """Whether any designs were sent there; small batches stay in the process of the study."""
         with self._failures():
             self._wait_for_worker()
             self._check_code()
@@ -69,24 +69,24 @@ class Cluster:
     @property
     def num_workers(self) -> int:
         """Workers that the scheduler has now."""
-        # A scheduler that is lost says nothing at all.
+        # A lost scheduler does not answer.
         return len(self._client.scheduler_info(n_workers=-1).get("workers", ()))
 
     def engine_for(self, job: Job) -> Engine:
-        """Returns what simulates the designs of a job on these workers."""
+        """Returns the engine that simulates the designs of a job on these workers."""
         return DaskEngine(job, self)
 
     def submit(self, work: Work, job: bytes, chunk: bytes) -> Pending[bytes]:
-        """Begins a chunk.
+        """Submits a chunk.
 
         Raises:
-            EngineError: the scheduler is gone; when the result is waited for, also: all workers are gone, or the chunk
-                has taken several of them down.
+            EngineError: the scheduler is gone; while waiting for the result, also: all workers are gone, or the chunk
+                has crashed several of them.
         """
         from studies.evaluation.distributed_tasks import own_code
 
         with self._failures():
-            # Not pure: Dask need not look whether it has had the same chunk before.
+            # Not pure: Dask need not check whether it has seen the same chunk before.
             future = self._client.submit(work, job, own_code(), chunk, pure=False)
         return lambda: self._result(future)
 
@@ -142,7 +142,7 @@ class DaskEngine(Engine):
     """Sends designs to the workers of a cluster."""
 
     def __init__(self, job: Job, cluster: Cluster) -> None:
-        """Packs the job; it travels with every chunk, so that workers that come later have it, too."""
+        """Packs the job, which is sent with every chunk so that workers that join later have it, too."""
         from studies.evaluation.distributed_tasks import packed_job
 
         self._job = job
@@ -155,7 +155,7 @@ class DaskEngine(Engine):
         return CHUNKS_PER_WORKER * self._cluster.num_workers
 
     def simulate(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
-        """See `Engine.simulate`; what is awaited is shared among all workers, where it is enough for several."""
+        """See `Engine.simulate`; an awaited batch is split among all workers if it is large enough."""
         from studies.evaluation.distributed_tasks import packed_plans, simulate_chunk
 
         if len(plans) < LEAST_DESIGNS_PER_CHUNK:
@@ -192,7 +192,7 @@ class DaskEngine(Engine):
 
 @contextmanager
 def local_cluster(num_workers: int) -> Iterator[Cluster]:
-    """Inside it there are workers on this machine, a process each; they end with it.
+    """Runs workers on this machine, a process each, for the duration of the context.
 
     Raises:
         EngineError: Dask is not installed, or the workers cannot be started.
@@ -216,13 +216,13 @@ def local_cluster(num_workers: int) -> Iterator[Cluster]:
 
 @contextmanager
 def cluster_at(address: str) -> Iterator[Cluster]:
-    """Inside it there is a connection to a scheduler that was started elsewhere, which goes on afterwards.
+    """Connects to a scheduler that was started elsewhere and keeps running after the context.
 
     Args:
         address: such as `tcp://10.0.0.1:8786`.
 
     Raises:
-        EngineError: Dask is not installed, nobody answers, no worker comes, or one has other code.
+        EngineError: Dask is not installed, nothing answers, no worker appears, or one has other code.
     """
     _check_installed()
     with _silence(), ExitStack() as stack:
@@ -239,7 +239,7 @@ def cluster_at(address: str) -> Iterator[Cluster]:
 
 
 def _is_lost(said: object) -> bool:
-    """Whether a worker could not be asked: an error of its connection, which names no file."""
+    """Whether a worker could not be reached: a connection error, which names no file."""
     return isinstance(said, OSError) and said.filename is None
 
 
@@ -250,7 +250,7 @@ def _check_installed() -> None:
 
 @contextmanager
 def _failures_at(address: str) -> Iterator[None]:
-    """Inside it whatever goes wrong with a cluster is an EngineError that says what to do."""
+    """Turns every failure of a cluster into an EngineError that says what to do."""
     from distributed import KilledWorker
     from distributed.client import FutureCancelledError
 
@@ -270,7 +270,7 @@ def _failures_at(address: str) -> Iterator[None]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keeps Dask's own log from the screen: what it says about an error is in the EngineError."""
+    """Keeps Dask's log off the screen; what it says about an error is in the EngineError."""
     logger = logging.getLogger("distributed")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,7 +1,7 @@
-"""What does a worker of a cluster do with a chunk of designs? Simulate it, and give back columns as bytes.
+"""What does a worker of a cluster do with a chunk of designs? It simulates them and returns columns as bytes.
 
-Only functions of this module travel to workers, by name; what they take and return are texts and bytes of columns. A
-worker with other code or libraries than the study refuses every chunk.
+Only functions of this module are sent to workers, by name; their arguments and results are texts and serialised columns. A
+worker whose code or libraries differ from the study's rejects every chunk.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from studies.designs.payload import PLANS, from_bytes, parts_of, to_bytes
 from studies.files.identity import SEARCH_LIBRARIES, SEARCH_ROOMS, code_hash
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Numba's own thread pool does not bear calls from several threads of a process."""
+"""Numba's thread pool cannot be called from several threads of a process."""
 _NUMBERS = struct.Struct("<QQQ")
 _NUMBER = struct.Struct("<Q")
 PRUNED_COUNTS = ("num_layouts", "num_kept", "num_designs", "num_pruned")
-"""What travels of a pruned block beside its bits."""
+"""What is sent of a pruned block in addition to its bits."""
 
 
 def own_code() -> str:
-    """Returns the hash of the code and libraries of this process; equal hashes simulate and reduce equally."""
+    """Returns the hash of the code and libraries of this process; equal hashes give equal results."""
     return code_hash(SEARCH_ROOMS, SEARCH_LIBRARIES)
 
 
 def packed_job(job: Job) -> bytes:
-    """Returns a job as it travels with every chunk, about 3 kB."""
+    """Returns a job as sent with every chunk, about 3 kB."""
     return zlib.compress(job.model_dump_json().encode())
 
 
 def packed_plans(plans: PlanTable) -> bytes:
-    """Returns designs as they travel to a worker."""
+    """Returns designs as sent to a worker."""
     return to_bytes({PLANS: plans})
 
 
 def simulate_chunk(job: bytes, code: str, designs: bytes) -> bytes:
-    """Returns what becomes of designs.
+    """Simulates designs and returns their outcomes.
 
     Args:
         job: from `packed_job`.
@@ -61,7 +61,7 @@ def simulate_chunk(job: bytes, code: str, designs: bytes) -> bytes:
     """
     _check_code(code)
     with _ONE_AT_A_TIME:
-        set_num_threads(1)  # a machine has a worker for every core
+        set_num_threads(1)  # a machine has one worker per core
         return to_bytes(parts_of(simulate(_job_of(job), from_bytes(designs).plans())))
 
 
@@ -74,7 +74,7 @@ def reduce_part(job: bytes, code: str, part: bytes) -> bytes:
 
 
 def prune_block(job: bytes, code: str, number: bytes) -> bytes:
-    """Returns what pruning says about a block, from `packed_number`; `read_pruned` reads it. See `simulate_chunk`."""
+    """Prunes a block, from `packed_number`; `read_pruned` reads the result. See `simulate_chunk`."""
     _check_code(code)
     with _ONE_AT_A_TIME:
         set_num_threads(1)
@@ -84,7 +84,7 @@ def prune_block(job: bytes, code: str, number: bytes) -> bytes:
 
 
 def _check_code(code: str) -> None:
-    """Raises an EngineError where this process has other code than the study."""
+    """Raises an EngineError if the code of this process differs from the study's."""
     if own_code() != code:
         raise EngineError(
             f"a Dask worker on {platform.node()} has other code or libraries than the study (hash {own_code()}, not "
@@ -93,17 +93,17 @@ def _check_code(code: str) -> None:
 
 
 def packed_part(part: BlockPart) -> bytes:
-    """Returns a part of a space as it travels to a worker: three numbers and a bit for each layout of its block."""
+    """Returns a part of a space as sent to a worker: three numbers and one bit for each layout of its block."""
     return zlib.compress(_NUMBERS.pack(part.number, part.first, part.last) + part.kept)
 
 
 def packed_number(number: int) -> bytes:
-    """Returns the number of a block as it travels to a worker."""
+    """Returns the number of a block as sent to a worker."""
     return _NUMBER.pack(number)
 
 
 def read_pruned(payload: bytes) -> PrunedBlock:
-    """Returns what `prune_block` made bytes of."""
+    """Reads the result of `prune_block`."""
     (size,) = _NUMBER.unpack_from(payload)
     head, bits = payload[_NUMBER.size : _NUMBER.size + size], payload[_NUMBER.size + size :]
     return PrunedBlock(**json.loads(head), kept_bits=np.frombuffer(zlib.decompress(bits), dtype=np.uint8))

@@ -1,4 +1,4 @@
-"""Where are designs simulated? In this process, or wherever an engine takes them."""
+"""Where are designs simulated? In this process, or wherever an engine sends them."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ class Engine(ABC):
     @property
     @abstractmethod
     def num_ahead(self) -> int:
-        """Batches that are worth being asked for before the first one is there."""
+        """Batches worth requesting before the first result arrives."""
 
     @abstractmethod
     def simulate(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
-        """Begins to simulate designs.
+        """Starts to simulate designs.
 
         Args:
-            plans: the designs, `(n,)`; the result has them in their order, whoever simulates them.
-            is_awaited: whether the result is wanted at once; otherwise other batches follow before that.
+            plans: the designs, `(n,)`; the result keeps their order, wherever they are simulated.
+            is_awaited: whether the result is wanted at once; otherwise other batches are submitted first.
 
         Raises:
-            EngineError: the designs cannot be simulated there; raised when the result is waited for, too.
+            EngineError: the designs cannot be simulated there; also raised while waiting for the result.
         """
 
     @abstractmethod
     def prune(self, number: int) -> Pending[PrunedBlock]:
-        """Begins to bound the layouts of a block of the space, named by its number; raises as `simulate`."""
+        """Starts to bound the layouts of a block of the space, given by its number; raises as `simulate`."""
 
     @abstractmethod
     def reduce(self, part: BlockPart) -> Pending[Reduction]:
-        """Begins to simulate designs of which the front and counts are all that is wanted; raises as `simulate`."""
+        """Starts to simulate designs of which only the front and counts are wanted; raises as `simulate`."""
 
 
 @final
 class ThisProcess(Engine):
-    """Simulates when the result is waited for, on all cores of this machine that Numba may use."""
+    """Simulates when the result is requested, on all cores of this machine that Numba may use."""
 
     num_ahead = 0
 

@@ -1,7 +1,7 @@
-"""Who simulates the designs that a search asks for? The simulator, or a journal that knows what came of them.
+"""Where do the evaluations of a search come from? From the simulator, or from a journal of earlier results.
 
-A search does the same at every start, so a study is resumed by starting it again: what its journal holds is read back,
-and from where the journal ends designs are simulated and written down, each batch while the next one is simulated.
+A search is deterministic, so a study is resumed by starting it again. Results that the journal holds are read back; where
+it ends, designs are simulated and written, each batch while the next one is being simulated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from studies.files.journal import Batch, Journal
 from studies.files.known_designs import KnownDesigns
 
 Clock = Callable[[], float]
-"""Seconds since any moment, never going back."""
+"""Seconds since an arbitrary moment, monotonic."""
 T = TypeVar("T")
 
 
@@ -40,28 +40,28 @@ class Evaluator(ABC):
 
     @abstractmethod
     def evaluate(self, plans: PlanTable, stage: str) -> Evaluation:
-        """Returns what becomes of designs with valid layouts.
+        """Returns the evaluation of designs with valid layouts.
 
         Args:
             plans: the designs, `(n,)`.
-            stage: what asks for them.
+            stage: the stage of the search that asks for them.
         """
 
     @abstractmethod
     def space(self) -> Space:
-        """Returns the layouts that may keep every limit, wherever their bounds are computed."""
+        """Returns the layouts that may keep every limit; their bounds may be computed elsewhere."""
 
     def ahead(self, batches: Iterator[PlanTable]) -> Iterator[PlanTable]:
-        """Yields batches that do not depend on what came of others, where several can be simulated at a time, begins early.
+        """Yields batches that do not depend on earlier results, and starts them early if several can be simulated at once.
 
         Args:
-            batches: they will be asked for in this order, with nothing in between.
+            batches: the batches, which will be requested in this order with nothing in between.
         """
         return batches
 
     @abstractmethod
     def elapsed_s(self) -> float:
-        """Returns how long the study had been running when its last designs were there, over all its starts."""
+        """Returns how long the study had been running, over all its starts, when its last designs were evaluated."""
 
 
 @final
@@ -92,10 +92,10 @@ class Simulation(Evaluator):
 
 @final
 class JournaledSimulation(Evaluator):
-    """Reads back what the journal holds; has the engine simulate what it does not, and writes that down. A context manager.
+    """Reads back what the journal holds, lets the engine simulate the rest, and writes it down. A context manager.
 
-    The journal has the batches in the order in which they were asked for, wherever and whenever they were simulated. The last
-    one is on its way there until `settle`, which whoever tells others of designs calls first.
+    The journal has the batches in the order in which they were requested, wherever and whenever they were simulated. The
+    last batch may still be unwritten until `settle` returns, so call `settle` before publishing designs.
     """
 
     def __init__(
@@ -110,10 +110,10 @@ class JournaledSimulation(Evaluator):
 
         Args:
             job: the job of the study.
-            journal: its journal, opened to go on.
+            journal: its journal, opened for writing.
             known: designs that other studies have simulated.
-            engine: simulates; by default this process.
-            clock: for the time that the study takes.
+            engine: simulates the designs; by default this process.
+            clock: measures the time that the study takes.
         """
         self._job = job
         self._journal = journal
@@ -136,7 +136,7 @@ class JournaledSimulation(Evaluator):
         """See `Evaluator.evaluate`.
 
         Raises:
-            StudyError: the journal is damaged, holds other designs than are asked for, or could not take the batch before.
+            StudyError: the journal is damaged, holds designs other than those requested, or could not store the previous batch.
             EngineError: the designs cannot be simulated; what was written is kept.
         """
         if self._number < self._num_there:
@@ -152,7 +152,7 @@ class JournaledSimulation(Evaluator):
         return judge(self._job, plans, outcomes)
 
     def space(self) -> Space:
-        """See `Evaluator.space`; the engine prunes a large one, where it can have several blocks under way.
+        """See `Evaluator.space`; the engine prunes a large space if it can process several blocks at once.
 
         Raises:
             EngineError: the layouts cannot be bounded there.
@@ -176,7 +176,7 @@ class JournaledSimulation(Evaluator):
         return _early(begun(), lambda: self._engine.num_ahead)
 
     def reductions(self, parts: Iterator[BlockPart], stage: str) -> Iterator[Reduction]:
-        """Yields what is worth keeping of parts of a space, in their order; it is all that is written down.
+        """Yields the reductions of parts of a space, in order; only these are written down.
 
         Raises as `evaluate` does.
         """
@@ -192,10 +192,10 @@ class JournaledSimulation(Evaluator):
         return self._elapsed_s
 
     def settle(self) -> None:
-        """Waits until all that was evaluated is in the journal for good.
+        """Waits until everything evaluated is durably in the journal.
 
         Raises:
-            StudyError: the journal could not take it.
+            StudyError: the journal could not store it.
         """
         self._writing.settle()
 
@@ -207,7 +207,7 @@ class JournaledSimulation(Evaluator):
     ) -> None:
         try:
             self._writing.close()
-        except StudyError as second:  # what broke off the search stays the error that is seen
+        except StudyError as second:  # the error that ended the search stays the visible one
             if error is None:
                 raise
             error.add_note(f"the last batch could not be written either: {second}")
@@ -233,7 +233,7 @@ class JournaledSimulation(Evaluator):
         return reduction
 
     def _check(self, batch: Batch, *, is_equal: bool) -> None:
-        """Raises where the journal holds other designs than are asked for."""
+        """Raises if the journal holds designs other than those requested."""
         if not is_equal:
             raise StudyError(
                 f"study {self._journal.path}: the search now asks for other designs in batch {batch.number} than it "
@@ -241,7 +241,7 @@ class JournaledSimulation(Evaluator):
             )
 
     def _outcomes_of(self, plans: PlanTable) -> Outcomes:
-        """What becomes of designs: what is under way where these were expected."""
+        """Outcomes of designs, from the simulation in flight if these designs were expected."""
         if self._under_way:
             expected, pending = self._under_way.popleft()
             if len(expected) == len(plans) and are_same(expected, plans).all():
@@ -250,7 +250,7 @@ class JournaledSimulation(Evaluator):
         return self._begun(plans, is_awaited=True)()
 
     def _begun(self, plans: PlanTable, *, is_awaited: bool) -> Pending[Outcomes]:
-        """Begins to simulate designs that no other study has."""
+        """Starts to simulate the designs that no other study has."""
         rows, known = self._known.find(plans)
         rest = np.setdiff1d(np.arange(len(plans)), rows)
         pending = None
@@ -261,7 +261,7 @@ class JournaledSimulation(Evaluator):
             self.num_reused += len(rows)
             self.num_simulated += len(rest)
             parts = [part for part in (known, pending() if pending else None) if part is not None]
-            if len(parts) == 1:  # all rows in their order, from one side
+            if len(parts) == 1:  # all rows come from one source, in order
                 return parts[0].take(np.argsort(rows)) if len(rows) else parts[0]
             return Outcomes.concatenate(parts).take(np.argsort(np.concatenate([rows, rest])))
 
@@ -271,13 +271,13 @@ class JournaledSimulation(Evaluator):
         return self._elapsed_s + self._clock() - self._resumed_at_s
 
     def _go_on(self, elapsed_s: float) -> None:
-        """Behind a batch that was written."""
+        """Moves on after a batch that was written."""
         self._resumed_at_s += elapsed_s - self._elapsed_s
         self._elapsed_s = elapsed_s
         self._number += 1
 
     def _pass_over(self, batch: Batch, num_designs: int) -> None:
-        """Behind a batch that was there."""
+        """Moves on after a batch that the journal held."""
         self.num_read_back += num_designs
         self._elapsed_s = batch.elapsed_s
         self._resumed_at_s = self._clock()
@@ -285,7 +285,7 @@ class JournaledSimulation(Evaluator):
 
 
 def _early(items: Iterator[T], num_early: Callable[[], int]) -> Iterator[T]:
-    """Yields items, each only when as many behind it have been drawn as is worthwhile then."""
+    """Yields items in order, drawing up to `num_early()` further items before each."""
     waiting: deque[T] = deque()
     for item in items:
         waiting.append(item)

@@ -1,1 +1,1 @@
-"""What is kept of a study on disk? Its journal, its designs and its seal."""
+"""What is stored of a study on disk? Its journal, its designs and its seal."""

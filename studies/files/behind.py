@@ -1,7 +1,6 @@
-"""How does something slow go on while the search does? In one thread, one task after another, and no error is lost.
+"""How do slow tasks run in the background of a search? In one thread, one after another, without losing errors.
 
-Whoever hands over a task waits for the one before, so that never more than two are in memory, and is told then if that went
-wrong.
+Submitting a task waits for the previous one, so at most two are in memory, and raises the error of the previous one.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ from typing import final
 
 @final
 class Behind:
-    """Does one task beside whoever hands it over."""
+    """Runs one task at a time in the background."""
 
     def __init__(self, name: str) -> None:
-        """Does nothing yet; the thread, which gets the name, starts with the first task."""
+        """Does nothing yet; the thread, which gets this name, starts with the first task."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._task: Future[None] | None = None
 
     def begin(self, task: Callable[[], None]) -> None:
-        """Begins a task when the one before has ended; raises what went wrong with that one, and begins nothing then."""
+        """Starts a task when the previous one has ended; if that one failed, raises its error and starts nothing."""
         self.settle()
         self._task = self._thread.submit(task)
 
     def settle(self) -> None:
-        """Waits for the last task and raises what went wrong with it, once."""
+        """Waits for the last task and raises its error, once."""
         task, self._task = self._task, None
         if task is not None:
             task.result()

@@ -34,8 +34,8 @@ and a reader a seek."""
 class DesignLog:
     """An append-only Parquet file of designs, compressed with zstd; a context manager.
 
-    A thread of its own compresses and writes, one row group after another, while the study goes on. What goes wrong there
-    is told by the next call.
+    A background thread compresses and writes, one row group after another, while the study goes on. Its errors are raised
+    by the next call.
 
     Example:
         >>> import tempfile
@@ -47,14 +47,14 @@ class DesignLog:
     """
 
     def __init__(self, path: Path | str, *, title: str = "") -> None:
-        """Starts a log that will stand at `path`; its folder is made when missing.
+        """Starts a log that will appear at `path`; a missing folder is created.
 
         Args:
-            path: where it will stand.
-            title: what errors call it; by default a design log at its path.
+            path: path of the complete file.
+            title: its name in errors; by default a design log at its path.
 
         Raises:
-            StudyError: a log is there already (it is never overwritten), or the folder cannot be made.
+            StudyError: there is already a log (it is never overwritten), or the folder cannot be created.
         """
         self.path = Path(path)
         self._title = title or f"design log {self.path}"
@@ -104,7 +104,7 @@ class DesignLog:
             self._write_waiting()
 
     def close(self) -> None:
-        """Completes the file and gives it its name, or takes it away where some of it could not be written.
+        """Completes the file and gives it its name, or removes it if some of it could not be written.
 
         A second call does nothing.
 
@@ -153,8 +153,8 @@ class DesignLog:
         self.close()
 
     def _write_waiting(self) -> None:
-        """Has what waits written as one row group; with nothing ever appended, a file without columns."""
-        # Taken before it is written: an interrupt in between may lose these rows but never doubles them.
+        """Writes the waiting designs as one row group; if nothing was ever appended, a file without columns."""
+        # Dequeued before writing: an interrupt in between may lose these rows but never duplicates them.
         waiting, self._waiting = self._waiting, []
         self._writing.begin(lambda: self._write(waiting))
 

@@ -1,7 +1,7 @@
 """How does the design table reach MLflow while a study still runs? In Parquet parts, each complete when it is sent.
 
-The parts of a study lie in one folder, `designs/part-00000.parquet` and so on, which Arrow, pandas and DuckDB read as one
-table. Where they begin and end depends on the designs alone, so that a study that is sent again replaces its own parts.
+The parts of a study are in one folder, `designs/part-00000.parquet` and so on, which Arrow, pandas and DuckDB read as one
+table. Their boundaries depend only on the designs, so a study that is sent again replaces its own parts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from studies.files.behind import Behind
 from studies.files.design_log import Columns, DesignLog
 
 DESIGNS_PER_PART: Final = 10_000
-"""A part is closed behind the batch that fills it: about a megabyte, and a few seconds of search."""
+"""A part is closed after the batch that fills it: about a megabyte, and a few seconds of search."""
 PARTS: Final = "designs"
 """Folder of the parts, here and among the files of an MLflow run."""
 
@@ -23,7 +23,7 @@ class DesignParts:
     """The design table of one study in parts; the last one is complete after `close`."""
 
     def __init__(self, folder: Path) -> None:
-        """Will write the parts into a folder, which is made with the first one."""
+        """Prepares to write the parts into a folder, which is created with the first one."""
         self._folder = folder
         self._log: DesignLog | None = None
         self._num_parts = 0
@@ -31,7 +31,7 @@ class DesignParts:
         self._full: list[Path] = []
 
     def append(self, columns: Columns) -> list[Path]:
-        """Adds a batch of designs; returns the part that an earlier one has filled, if that is complete now.
+        """Adds a batch of designs; returns the part that an earlier batch has filled, if it is complete now.
 
         Raises:
             StudyError: a part cannot be written.
@@ -46,7 +46,7 @@ class DesignParts:
         return complete
 
     def close(self) -> list[Path]:
-        """Completes the part that is being written and returns what was not returned before; raises as `append` does."""
+        """Completes the current part and returns the parts that were not returned before; raises as `append` does."""
         if self._log is not None:
             self._fill(self._log)
         complete = self._completed()
@@ -54,7 +54,7 @@ class DesignParts:
         return complete
 
     def _fill(self, log: DesignLog) -> None:
-        """Begins to complete a part, while the study goes on."""
+        """Starts to complete a part in the background."""
         self._log = None
         self._closing.begin(log.close)
         self._full.append(log.path)

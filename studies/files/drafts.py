@@ -1,6 +1,6 @@
-"""What stays when a process is killed while it makes a new study? A draft beside it, which the next new study takes away.
+"""What remains when a process is killed while it creates a study? A draft next to it, which the next new study removes.
 
-A draft is called `.NAME.study.HOST.PROCESS`, so that another machine that shares the folder leaves it alone.
+A draft is called `.NAME.study.HOST.PROCESS`, so other machines that share the folder leave it alone.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import re
 from pathlib import Path
 
 _JOURNAL = "-journal"
-"""What SQLite appends to the name of a file for the one that it keeps beside it in a transaction."""
+"""Suffix that SQLite gives to the file that it keeps next to a database during a transaction."""
 
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-"""What a file system without hard links, such as exFAT, says of one."""
+"""Errors of a file system without hard links, such as exFAT."""
 
 
 def put_in_place(draft: Path, path: Path) -> None:
-    """Has what a draft holds stand at its path, whole, and never over another file; the draft may be gone afterwards.
+    """Puts a draft at its path as a whole, never replacing another file; the draft may be gone afterwards.
 
-    Where there are no hard links an empty file takes the place first, which only one process can make; the draft replaces it.
-    Whoever looks between the two sees a file that is no study yet.
+    Without hard links, an empty file, which only one process can create, reserves the path first; then the draft replaces
+    it. In between, others see a file that is not a study yet.
 
     Raises:
-        FileExistsError: somebody was quicker.
+        FileExistsError: another process was faster.
         OSError: the folder cannot be written to.
     """
     try:
@@ -42,12 +42,12 @@ def put_in_place(draft: Path, path: Path) -> None:
 
 
 def draft_of(path: Path) -> Path:
-    """Returns where this process writes a study before it stands at its path."""
+    """Returns where this process writes a study before it is put at its path."""
     return path.with_name(f".{path.name}.{_host()}.{os.getpid()}")
 
 
 def remove_left_drafts(path: Path) -> None:
-    """Takes away what would stand in the way of a new study's draft, and the drafts of processes that are no more."""
+    """Removes whatever blocks the draft of a new study, and the drafts of processes that no longer exist."""
     rule = re.compile(rf"\..+\.study\.{re.escape(_host())}\.(\d+)(?:{_JOURNAL})?")
     own = draft_of(path).name
     for file in path.parent.glob(f".*.study.{_host()}.*"):
@@ -57,7 +57,7 @@ def remove_left_drafts(path: Path) -> None:
 
 
 def _host() -> str:
-    """The name of this machine, without what is special to a file system or a pattern."""
+    """The name of this machine, without characters that are special to file systems or patterns."""
     return re.sub(r"[^A-Za-z0-9-]+", "-", os.uname().nodename)
 
 
@@ -67,6 +67,6 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # of another user
+    except PermissionError:  # it belongs to another user
         return True
     return True

@@ -1,11 +1,11 @@
-"""When are two studies the same, and when can one use what another one has simulated? Hashes of their content.
+"""When are two studies the same, and when can one reuse the simulations of another? Hashes of their content.
 
     simulation   what simulated designs depend on: workload, hardware on offer, storage, site, reliability, simulator
     job          the whole question, with the space that its search spans, limits, prices and objectives
-    code         everything that decides which designs are tried: all rooms below the planner, and the libraries
+    code         everything that decides which designs are tried: all packages below the planner, and the libraries
     study        job, code, seed, and which designs are kept
 
-Equal hashes mean equal results to the last bit, on one machine type; a study is only continued by the code that began it.
+Equal hashes mean equal results to the last bit on one machine type. Only the code that began a study can continue it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Keep = Literal["all", "front"]
 NUM_DIGITS = 16
 """Hexadecimal digits of a hash: two of a million studies share 64 bits with a probability of 3e-8."""
 NUM_LABEL_DIGITS = 6
-"""Digits of a hash that people read: enough to tell the studies of one job name apart."""
+"""Digits of a hash for human readers: enough to distinguish the studies of one job name."""
 SIMULATION_ROOMS = ("simulator",)
 SEARCH_ROOMS = ("simulator", "objectives", "constraints", "studies")
 SIMULATION_LIBRARIES = ("numpy", "numba", "scipy")
 SEARCH_LIBRARIES = (*SIMULATION_LIBRARIES, "moocore", "pymoo", "optuna", "ortools")
 FIELDS_NOT_SIMULATED = ("name", "limits", "objectives", "preference", "search", "ownership")
 OFFER_FIELDS_NOT_SIMULATED = ("num_gpus", "rent_usd_per_gpu_hour", "purchase_usd_per_node", "price_source")
-"""Fields of a job and of its offers that decide which designs are tried and what they are worth, not what happens."""
+"""Fields of a job and of its offers that affect which designs are tried and how they score, but not their simulation."""
 SOURCE_SUFFIXES = (".py", ".csv", ".yaml")
-"""Files of a room on which results depend: the code, the catalogue and the fitted constants."""
+"""Files of a package on which results depend: code, catalogue and fitted constants."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +44,15 @@ class Identity:
     """The hashes of one study, hexadecimal."""
 
     simulation: str
-    """Of what simulated designs depend on."""
+    """Hash of everything on which simulated designs depend."""
     job: str
-    """Of the whole question."""
+    """Hash of the whole question."""
     code: str
-    """Of the code and the libraries that answer it."""
+    """Hash of the code and the libraries that answer it."""
     seed: int
-    """Of everything random."""
+    """Seed of everything random."""
     keep: Keep = "all"
-    """Which designs are kept: the answer is the same, what stands in the journal and in MLflow is not."""
+    """Which designs are kept; this changes the contents of the journal and of MLflow, but not the answer."""
 
     @classmethod
     def of(cls, job: Job, seed: int, keep: Keep = "all") -> Self:
@@ -77,24 +77,24 @@ def job_hash(job: Job) -> str:
 
 
 def study_label(job: Job) -> str:
-    """Returns by what the designs of a study are named: its job, and the start of its hash, which differs with every input."""
+    """Returns the label in the names of a study's designs: its job, and the start of its hash, which differs by input."""
     return f"{job.name} {job_hash(job)[:NUM_LABEL_DIGITS]}"
 
 
 @cache
 def code_hash(rooms: tuple[str, ...], libraries: tuple[str, ...]) -> str:
-    """Returns the hash of all source and data files of some rooms and of the versions of some libraries."""
+    """Returns the hash of all source and data files of some packages and of the versions of some libraries."""
     versions = [f"{name} {metadata.version(name)}" for name in libraries]
     return hash_of([platform.machine(), *versions, *(part for room in rooms for part in _sources(room))])
 
 
 def study_hash(job_hash: str, code: str, seed: str, keep: str = "all") -> str:
-    """Returns the hash of a study from those of its job and code, from its seed, and from what it keeps."""
+    """Returns the hash of a study from the hashes of its job and code, its seed, and what it keeps."""
     return hash_of([job_hash, code, seed, *([] if keep == "all" else [keep])])
 
 
 def _sources(room: str) -> Iterable[str]:
-    """Yields names and hashes of a room's files, in an order that does not depend on the file system."""
+    """Yields names and hashes of a package's files, in an order that does not depend on the file system."""
     folder = Path(str(import_module(room).__file__)).parent
     for file in sorted(folder.rglob("*"), key=lambda file: file.relative_to(folder).as_posix()):
         if file.suffix in SOURCE_SUFFIXES:
@@ -103,13 +103,13 @@ def _sources(room: str) -> Iterable[str]:
 
 
 def _simulated_part(job: Job) -> str:
-    """What `simulator.simulate` may read of a job, as text; a field that is new counts until it is named here."""
+    """What `simulator.simulate` may read of a job, as text; new fields are included until they are excluded here."""
     offers = {"__all__": set(OFFER_FIELDS_NOT_SIMULATED)}
     return job.model_dump_json(exclude={**dict.fromkeys(FIELDS_NOT_SIMULATED, True), "offers": offers})
 
 
 def hash_of(parts: Iterable[str]) -> str:
-    """Returns the hash of some texts in their order."""
+    """Returns the hash of a sequence of texts."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{len(part)} ".encode())

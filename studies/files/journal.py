@@ -1,8 +1,8 @@
-"""Where does a simulated design go before MLflow or an answer has it? To the end of the study's journal, for good.
+"""Where does a simulated design go before it reaches MLflow or an answer? To the end of the study's journal, durably.
 
-A journal is one SQLite file with a write-ahead log: what the study is, and every batch of simulated designs in the order
-in which it was asked for, under a seal that shows whether all is there. A batch is there whole or not at all, whatever
-kills the process or the machine. No batch is ever changed or taken away, so that resuming is reading back what was written.
+A journal is one SQLite file with a write-ahead log. It holds the facts of the study and every batch of simulated designs in
+the order of their requests, with a seal that shows whether it is complete. Writing a batch is atomic, whatever kills the
+process or the machine. No batch is ever changed or removed, so resuming means reading back what was written.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ class Batch:
     """Designs that were simulated together: all of them, or their front and counts."""
 
     number: int
-    """Place in the journal, from 0."""
+    """Position in the journal, from 0."""
     stage: str
-    """What asked for them."""
+    """The stage of the search that asked for them."""
     elapsed_s: float
     """Seconds that the study had been running, over all its starts, when they were written."""
     plans: PlanTable
     """The designs that were kept."""
     outcomes: Outcomes
-    """What became of the designs that were kept."""
+    """The outcomes of the designs that were kept."""
     parts: Parts
-    """The bytes in which all of this was written."""
+    """The bytes in which all of this was stored."""
 
     @property
     def is_reduced(self) -> bool:
@@ -71,7 +71,7 @@ class Batch:
         return is_reduction(self.parts)
 
     def found(self, job: Job) -> Evaluation | Reduction:
-        """Returns what the designs are worth; a reduction only under the job that it was made under."""
+        """Returns the scored designs; a reduction is valid only under the job for which it was made."""
         if self.is_reduced:
             return read_reduction(job, self.parts)
         return judge(job, self.plans, self.outcomes)
@@ -82,14 +82,14 @@ class Journal:
     """The file of one study; a context manager. Reading is possible while another process writes."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, way_out: str = GO_ON) -> None:
-        """Takes over an open file; `create`, `open` and `read` open one. Errors of writing end with the way out."""
+        """Takes over a file opened by `create`, `open` or `read`. Messages of write errors end with `way_out`."""
         self.path = path
         self._way_out = way_out
         self._connection = connection
 
     @classmethod
     def create(cls, path: Path, facts: Mapping[str, str]) -> Self:
-        """Makes the file of a new study, whole or not at all; raises as `draft` does."""
+        """Creates the file of a new study atomically; raises as `draft` does."""
         with cls.draft(path, facts):
             pass
         return cls.open(path)
@@ -97,7 +97,7 @@ class Journal:
     @classmethod
     @contextmanager
     def draft(cls, path: Path, facts: Mapping[str, str]) -> Iterator[Self]:
-        """Inside it a new study is written beside its place, where it stands afterwards; an error leaves nothing.
+        """Writes a new study as a draft and puts it in place when the context ends; an error leaves nothing behind.
 
         Raises:
             StudyError: there is one already, or the folder cannot be written to.
@@ -122,14 +122,14 @@ class Journal:
             with failures(path, BEGIN_AGAIN):
                 try:
                     put_in_place(draft, path)
-                except FileExistsError:  # somebody was quicker
+                except FileExistsError:  # another process was faster
                     raise there_already(path) from None
         finally:
             draft.unlink(missing_ok=True)
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Opens a study to go on with it.
+        """Opens a study to continue it.
 
         Raises:
             StudyError: there is none, it is not a study, or it cannot be written to.
@@ -146,17 +146,17 @@ class Journal:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Opens a study to look at it; raises as `open` does, but needs no right to write."""
+        """Opens a study for reading; raises as `open` does, but needs no write permission."""
         return cls(path, connected(path, is_for_writing=False))
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the study is and has come to, by name; raises `StudyError` where that is damaged."""
+        """Facts on the study and its result by name; raises `StudyError` if they are damaged."""
         with failures(self.path, self._way_out):
             return sealed_facts(self._connection, self.path)
 
     def note(self, facts: Mapping[str, str]) -> None:
-        """Adds facts, all or none; one that is known gets its new value. Raises where the others are damaged."""
+        """Adds or replaces facts, all or none; raises if the existing ones are damaged."""
         with failures(self.path, self._way_out), transaction(self._connection):
             checksum = facts_checksum({**sealed_facts(self._connection, self.path), **facts})
             self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", list(facts.items()))
@@ -166,7 +166,7 @@ class Journal:
         """Writes a batch; when this returns, it survives a crash.
 
         Raises:
-            StudyError: the file cannot be written, or has a batch of that number from another process.
+            StudyError: the file cannot be written, or already has a batch with that number from another process.
         """
         self._insert(number, stage, elapsed_s, len(plans), plan_keys(plans), encode(plans, outcomes))
 
@@ -186,7 +186,7 @@ class Journal:
             first += 1
 
     def batch(self, number: int) -> Batch | None:
-        """Returns one batch; `None` behind the last one. Raises as `batches` does."""
+        """Returns one batch; `None` after the last one. Raises as `batches` does."""
         with failures(self.path, self._way_out):
             written = sealed_batch(self._connection, self.path, number)
         if written is None:
@@ -208,14 +208,14 @@ class Journal:
                 yield number, np.frombuffer(keys, dtype=np.uint64)
 
     def check(self) -> None:
-        """Raises `StudyError` where a batch is missing or damaged; takes a microsecond a design, as none is decoded."""
+        """Raises `StudyError` if a batch is missing or damaged; takes a microsecond per design, because none is decoded."""
         with failures(self.path, self._way_out):
             for number in range(self._whole().num_batches):
                 sealed_batch(self._connection, self.path, number)
 
     @property
     def num_batches(self) -> int:
-        """Batches that were written; raises `StudyError` where some are missing, as the next two do."""
+        """Number of batches written; raises `StudyError` if some are missing, as the next two do."""
         return self._whole().num_batches
 
     @property
@@ -229,7 +229,7 @@ class Journal:
         return self._whole().num_designs
 
     def close(self) -> None:
-        """Ends the use of the file; a second call does nothing."""
+        """Closes the file; a second call does nothing."""
         self._connection.close()
 
     def __enter__(self) -> Self:

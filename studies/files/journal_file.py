@@ -1,6 +1,6 @@
-"""How is the file of a journal opened, and what is said when it cannot be read or written? One SQLite file, one error.
+"""How is the file of a journal opened, and what happens if it cannot be read or written? One SQLite file, one kind of error.
 
-Whatever SQLite or the file system refuses becomes a `StudyError` that says whether the file is damaged or only out of reach.
+Every error of SQLite or the file system becomes a `StudyError` that says whether the file is damaged or only inaccessible.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from simulator.errors import OtherVersionError, StudyError
 
 FORMAT = "capplan study 2"
-"""What the file says it is; another number means another layout."""
+"""Format name stored in the file; another number means another layout."""
 TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE batches (
@@ -25,27 +25,27 @@ CREATE TABLE seal (
     last_batch BLOB NOT NULL, checksum BLOB NOT NULL
 );
 """
-"""The layout of this format; checksums stand before what is long, so that they are read without it."""
+"""The layout of this format; checksums come before long columns, so they can be read without them."""
 BUSY_TIMEOUT_S = 20.0
 """How long to wait for another process that reads or writes the file."""
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT)
 _SIGNS_OF_DAMAGE = ("no such table", "no such column", "Could not decode to UTF-8")
-"""What SQLite says, without a code of its own, of files that it has not written so."""
+"""Messages of SQLite about damaged files for which it has no error code."""
 
 
 def connected(path: Path, *, is_for_writing: bool) -> sqlite3.Connection:
-    """Opens the file of a study and looks whether it is one; raises `StudyError` where it is not, or of another version."""
+    """Opens the file of a study and checks it; raises `StudyError` if it is not a study or is of another version."""
     if not path.is_file():
         other = f"{path} is no file, and so no study" if path.exists() else f"there is no study {path}"
         raise StudyError(other)
     with failures(path):
         try:
-            # Also readers may write: only so can the last one to close the file take its log files away.
+            # Readers may write, too: otherwise the last one to close the file could not remove its log files.
             connection = _checked(path, "mode=rw")
         except sqlite3.OperationalError:
             if is_for_writing:
                 raise
-            # Where no log file can be made beside it, nobody else can be writing either.
+            # If no log file can be created next to it, no other process can be writing either.
             return _checked(path, "mode=ro&immutable=1")
         if not is_for_writing:
             connection.execute("PRAGMA query_only = on")
@@ -54,7 +54,7 @@ def connected(path: Path, *, is_for_writing: bool) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Inside it everything is written or nothing, and nobody else writes."""
+    """An exclusive transaction: everything inside is written or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -66,12 +66,12 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 GO_ON = "what was written before is kept: see that there is space and the right to write, then resume"
 BEGIN_AGAIN = "nothing of it is there yet: see that there is space and the right to write, then try again"
-"""Ways out where a study that is there cannot be written, and where a new one cannot."""
+"""Advice if an existing study cannot be written, and if a new one cannot."""
 
 
 @contextmanager
 def failures(path: Path, way_out: str = GO_ON) -> Iterator[None]:
-    """Inside it whatever SQLite or the file system refuses is a StudyError that says what stays."""
+    """Turns errors of SQLite and the file system into a StudyError that says what is preserved."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -82,14 +82,14 @@ def failures(path: Path, way_out: str = GO_ON) -> Iterator[None]:
 
 
 def damaged(path: Path, what: str) -> StudyError:
-    """Returns the error of a file that holds something else than was written."""
+    """Returns the error for a file whose content is not what was written."""
     return StudyError(
         f"study {path}: {what}: take it from a backup, or move it away and run the job as a new study"
     )
 
 
 def there_already(path: Path) -> StudyError:
-    """Returns the error of a new study in the place of another one."""
+    """Returns the error for a new study whose path is already taken."""
     return StudyError(f"study {path} is there already and is never overwritten")
 
 
@@ -115,7 +115,7 @@ def _checked(path: Path, options: str) -> sqlite3.Connection:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether a file is not what SQLite has written; an empty one lacks even the tables."""
+    """Whether an error means that the file is not what SQLite has written; an empty file lacks even the tables."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     is_said = any(sign in str(error) for sign in _SIGNS_OF_DAMAGE)
     return is_said or code & 0xFF in _DAMAGE or code == sqlite3.SQLITE_IOERR_SHORT_READ
