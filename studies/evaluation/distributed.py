@@ -111,11 +111,11 @@ class Cluster:
             ) from None
 
     def _check_code(self) -> None:
-        """Raises where a worker differs; those that come later look themselves, at every chunk."""
+        """Raises if a worker has other code; workers that join later check themselves at every chunk."""
         from studies.evaluation.distributed_tasks import own_code
 
         asked = self._client.run(own_code, on_error="return")
-        # One that is lost meanwhile says nothing about its code, and its chunks go to others.
+        # A worker that is lost meanwhile does not report its code, and its chunks go to others.
         found = {worker: code for worker, code in asked.items() if not _is_lost(code)}
         if not found:
             raise EngineError(

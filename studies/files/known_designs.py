@@ -1,6 +1,6 @@
-"""What have other studies simulated already? Designs by their keys, in the journals of one simulator and one job's facts.
+"""What have other studies already simulated? Designs by key, in journals with the same simulator and simulated inputs.
 
-Prices, limits, objectives and the search may differ between the studies: what happens to a design depends on none of them.
+Prices, limits, objectives and the search may differ between the studies, because the simulation depends on none of them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from studies.designs.plan_keys import Keys, are_same, plan_keys
 from studies.files.journal import Batch, Journal
 
 MAX_BATCHES_IN_MEMORY = 8
-"""Batches that stay decoded: searches ask for designs in about the order in which others did."""
+"""Batches that stay decoded: searches ask for designs in about the same order as earlier ones."""
 
 _Rows = NDArray[np.intp]
 
 
 @final
 class KnownDesigns:
-    """An index over the designs of other studies: 16 bytes a design in memory, the rest on disk."""
+    """An index over the designs of other studies: 16 bytes per design in memory, the rest on disk."""
 
     def __init__(self, paths: Sequence[Path] = ()) -> None:
-        """Reads the keys of all designs in these studies; what cannot be read is left out."""
+        """Reads the keys of all designs in these studies; unreadable studies are left out."""
         self._paths = tuple(paths)
         self._batches: OrderedDict[tuple[int, int], Batch] = OrderedDict()
         parts = [part for index, path in enumerate(self._paths) for part in _keys_of(index, path)]
@@ -47,7 +47,7 @@ class KnownDesigns:
         return len(self._keys)
 
     def find(self, plans: PlanTable) -> tuple[_Rows, Outcomes | None]:
-        """Returns the rows of the designs that are known, and their outcomes in that order; `None` for no rows."""
+        """Returns the rows of known designs, and their outcomes in that order; `None` for no rows."""
         if len(self) == 0:
             return np.zeros(0, dtype=np.intp), None
         keys = plan_keys(plans)
@@ -68,7 +68,7 @@ class KnownDesigns:
         return np.concatenate([part for part, _ in parts]), Outcomes.concatenate([part for _, part in parts])
 
     def _batch(self, place: int) -> Batch | None:
-        """The batch at a place; `None` where it has become unreadable."""
+        """The batch at a position; `None` if it has become unreadable."""
         key = self._places[place]
         if key not in self._batches:
             batch = _batch_of(self._paths[key[0]], key[1])

@@ -1,4 +1,4 @@
-"""Who may write here? One process at a time, however the one before ended: a lock ends with its process."""
+"""Who may write here? One process at a time; a lock ends with its process, however that ends."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from simulator.errors import StudyError, system_reason
 
 NUM_TRIES: Final = 4
 WAIT_S: Final = 0.05
-"""How often a lock is tried, and the pause after each time."""
+"""How often to try a lock, and the pause after each try."""
 
 
 def lock_of(path: Path) -> Path:
-    """Returns the file whose lock is that of another file; it stands beside it."""
+    """Returns the lock file of a file, which is next to it."""
     return path.with_name(f"{path.name}.lock")
 
 
 @contextmanager
 def held(lock: Path, owner: str, what_others_do: str) -> Iterator[None]:
-    """Inside it no other process holds this lock; whatever ends the process, the lock is free again.
+    """Holds a lock exclusively inside the context; whatever ends the process releases it.
 
     Args:
-        lock: file that is locked; it is there only meanwhile.
-        owner: what errors call the thing that the lock guards.
-        what_others_do: what they say another process does with it, and the way out.
+        lock: the lock file; it exists only while the lock is held.
+        owner: name, in errors, of what the lock guards.
+        what_others_do: what another process does with it, and the way out, for errors.
 
     Raises:
         StudyError: another process holds it, or its folder cannot be written to.
@@ -58,7 +58,7 @@ def is_held(lock: Path) -> bool:
 
 
 def _locked(lock: Path, owner: str, what_others_do: str) -> int:
-    """Returns a locked file that still stands at its path: who held the lock before has taken the file away."""
+    """Returns a locked file that is still at its path, since the previous holder has removed its own file."""
     for _ in range(NUM_TRIES):
         try:
             file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
@@ -71,8 +71,8 @@ def _locked(lock: Path, owner: str, what_others_do: str) -> int:
             if os.path.samestat(os.fstat(file), lock.stat()):
                 return file
         except FileNotFoundError:
-            pass  # taken away between the two looks
+            pass  # removed between the two checks
         except BlockingIOError:
-            time.sleep(WAIT_S)  # whoever only looks whether it is locked holds it for a moment, too
+            time.sleep(WAIT_S)  # a mere check also holds the lock for a moment
         os.close(file)
     raise StudyError(f"{owner} {what_others_do}")

@@ -1,7 +1,7 @@
-"""Is the file of a study what was written, and all of it? Checksums of its facts and batches, and a seal that counts them.
+"""Is the file of a study intact and complete? Checksums of its facts and batches, and a seal that counts them.
 
-The checksum of a batch covers that of the batch before it, and the seal, one row that is renewed with every batch and fact
-in one transaction, holds the last of them. So a changed byte shows, and a batch that is missing, exchanged or cut off.
+The checksum of a batch covers the checksum of the previous batch. The seal is one row that holds the last of them; it is
+renewed with every batch and fact in the same transaction. So changed bytes and missing, swapped or truncated batches show.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from studies.files.journal_file import damaged
 _NUM_COLUMNS = 6
 """Columns of the table `seal`: the fields and their checksum."""
 _NUM_BYTES = 16
-"""Of a checksum: enough for accidents."""
+"""Bytes of a checksum: enough against accidents."""
 _FACTS = "SELECT facts.name, facts.value, seal.facts FROM facts, seal"
 _WHOLE = """
 SELECT seal.*, count(number), coalesce(max(number), -1) + 1, coalesce(sum(batches.num_designs), 0),
@@ -34,18 +34,18 @@ FROM seal LEFT JOIN batches AS this ON this.number = :number LEFT JOIN batches A
 
 @dataclass(frozen=True, kw_only=True)
 class Seal:
-    """What a file holds when it is whole; its fields are the columns of its table, but for its own checksum."""
+    """What an intact file contains; the fields are the columns of its table, except for the seal's own checksum."""
 
     facts: bytes
     """Checksum of all facts."""
     num_batches: int = 0
-    """Batches that were written."""
+    """Number of batches written."""
     num_designs: int = 0
-    """Designs that were simulated for the batches."""
+    """Number of designs simulated for the batches."""
     elapsed_s: float = 0.0
     """Seconds that the study had been running when the last batch was written."""
     last_batch: bytes = b""
-    """Checksum of the last batch, which covers those of all before it; empty where there is none."""
+    """Checksum of the last batch, which covers the checksums of all batches before it; empty if there is none."""
 
     def row(self) -> tuple[object, ...]:
         """Returns the row of the table."""
@@ -53,7 +53,7 @@ class Seal:
         return (*values, _digest(repr(values).encode()))
 
     def with_batch(self, num_designs: int, elapsed_s: float, checksum: bytes) -> Self:
-        """Returns the seal behind one more batch."""
+        """Returns the seal after one more batch."""
         return replace(
             self,
             num_batches=self.num_batches + 1,
@@ -64,18 +64,18 @@ class Seal:
 
 
 def read_seal(connection: sqlite3.Connection, path: Path) -> Seal:
-    """Returns the seal of a file; raises `StudyError` where that is damaged."""
+    """Returns the seal of a file; raises `StudyError` if it is damaged."""
     return _seal_in(connection.execute("SELECT * FROM seal").fetchone() or (), path)
 
 
 def write_seal(connection: sqlite3.Connection, seal: Seal) -> None:
-    """Puts a seal in the place of the one before, inside the transaction of what it seals."""
+    """Replaces the seal, in the same transaction as what it seals."""
     connection.execute("DELETE FROM seal")
     connection.execute("INSERT INTO seal VALUES (?, ?, ?, ?, ?, ?)", seal.row())
 
 
 def sealed_facts(connection: sqlite3.Connection, path: Path) -> dict[str, str]:
-    """Returns the facts of a file; raises `StudyError` where they are not those that were written."""
+    """Returns the facts of a file; raises `StudyError` if they are not those that were written."""
     rows = connection.execute(_FACTS).fetchall()
     facts = {name: value for name, value, _ in rows}
     if {checksum for *_, checksum in rows} != {facts_checksum(facts)}:
@@ -84,7 +84,7 @@ def sealed_facts(connection: sqlite3.Connection, path: Path) -> dict[str, str]:
 
 
 def whole_seal(connection: sqlite3.Connection, path: Path) -> Seal:
-    """Returns the seal of a file whose batches are as many as it says; raises `StudyError` where some are missing."""
+    """Returns the seal of a file after checking the number of batches; raises `StudyError` if some are missing."""
     row = connection.execute(_WHOLE).fetchone()
     seal = _seal_in(row[:_NUM_COLUMNS], path)
     count, end, num_designs, elapsed_s = row[_NUM_COLUMNS:]
@@ -96,7 +96,7 @@ def whole_seal(connection: sqlite3.Connection, path: Path) -> Seal:
 
 
 def sealed_batch(connection: sqlite3.Connection, path: Path, number: int) -> tuple[str, float, bytes] | None:
-    """Returns stage, seconds and payload of a batch; `None` behind the last one.
+    """Returns stage, seconds and payload of a batch; `None` after the last one.
 
     Raises:
         StudyError: the batch is not what was written, or is missing.
@@ -120,7 +120,7 @@ def sealed_batch(connection: sqlite3.Connection, path: Path, number: int) -> tup
 
 
 def facts_checksum(facts: Mapping[str, str]) -> bytes:
-    """Returns the checksum of facts, in whatever order they come."""
+    """Returns the checksum of facts, independent of their order."""
     texts = [str(text) for fact in sorted(facts.items(), key=str) for text in fact]
     return _digest("".join(f"{len(text)} {text}" for text in texts).encode())
 
@@ -129,16 +129,16 @@ def batch_checksum(previous: bytes, head: tuple[int, str, int, float], keys: byt
     """Returns the checksum of a batch.
 
     Args:
-        previous: checksum of the batch before; empty for the first one.
-        head: number, stage, designs that were simulated, and seconds that the study had been running.
-        keys: of the designs that were kept.
-        payload: the designs and what became of them.
+        previous: checksum of the previous batch; empty for the first one.
+        head: number, stage, number of simulated designs, and seconds that the study had been running.
+        keys: keys of the designs that were kept.
+        payload: the designs and their outcomes.
     """
     return _digest(previous, repr(head).encode(), keys, payload)
 
 
 def _seal_in(row: Sequence[Any], path: Path) -> Seal:
-    """The seal in a row of its table; raises `StudyError` where that is not what was written."""
+    """The seal in a row of its table; raises `StudyError` if the row is not what was written."""
     *values, checksum = row or (None,)
     if checksum != _digest(repr(tuple(values)).encode()):
         raise damaged(path, "its seal is damaged")

@@ -1,4 +1,4 @@
-"""Which studies are there, and where? A folder of study files, each found by its name or by the start of its hash."""
+"""Which studies are there, and where? A folder of study files, each found by name or by the start of its hash."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from studies.files.known_designs import KnownDesigns
 from studies.files.lock import held, is_held, lock_of
 
 DEFAULT_FOLDER: Final = Path("capplan-studies")
-"""Where studies, stores and files lie when nobody says otherwise."""
+"""Default folder of studies, MLflow stores and files."""
 SUFFIX: Final = ".study"
 NUM_SHOWN_DIGITS: Final = 8
 """Digits of the hash in a study's name."""
 NUM_LEAST_CHARACTERS: Final = 4
-"""Characters of its name or hash by which a study can be called: fewer are a slip of the hand."""
+"""Least characters of its name or hash by which a study can be found: fewer are probably a typing error."""
 LONGEST_NAME: Final = 60
-"""Characters of the job's name in that of its study: file names have limits."""
+"""Most characters of the job's name in the name of its study, because file names have a limited length."""
 
 
 def called(path: Path) -> str:
-    """Returns how a command calls a study: its name, and the folder where it is another than by default."""
+    """Returns how a command refers to a study: its name, with its folder unless that is the default."""
     folder = path.parent
     return path.stem if folder == DEFAULT_FOLDER else f"{path.stem} --store {shlex.quote(str(folder))}"
 
@@ -44,11 +44,11 @@ class StudyStore:
         self.folder = folder
 
     def create(self, job: Job, seed: int, created_at: datetime, keep: Keep = "all") -> Path:
-        """Makes the file of a new study and returns it.
+        """Creates the file of a new study and returns it.
 
         Raises:
-            StudyError: the same job was begun before, to keep the same with this seed by the same code, another file
-                stands in its place, or the folder cannot be used.
+            StudyError: the same study (job, seed, code and kept designs) exists already, another file is in its place, or
+                the folder cannot be used.
         """
         self._check_folder()
         identity = Identity.of(job, seed, keep)
@@ -70,16 +70,16 @@ class StudyStore:
         return path
 
     def path_for(self, job: Job, seed: int, keep: Keep = "all") -> Path:
-        """Returns the file that the study of a job has, whether it is there or not."""
+        """Returns the file of the study of a job, whether or not it exists."""
         readable = re.sub(r"[^A-Za-z0-9._-]+", "-", job.name).strip("-.")[:LONGEST_NAME]
         digits = Identity.of(job, seed, keep).study[:NUM_SHOWN_DIGITS]
         return self.folder / f"{readable or 'study'}-{digits}{SUFFIX}"
 
     def path_named(self, name: str) -> Path:
-        """Returns the file of a study that is to be called so.
+        """Returns the file of a study with this name.
 
         Raises:
-            StudyError: the name is not fit for a file, or the folder is none.
+            StudyError: the name cannot be that of a file, or the folder is not one.
         """
         self._check_folder()
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
@@ -89,21 +89,21 @@ class StudyStore:
         return self.folder / f"{name}{SUFFIX}"
 
     def paths(self) -> list[Path]:
-        """Returns the files of all studies, by name, none of a folder that is not there yet.
+        """Returns the files of all studies, sorted by name; none if the folder does not exist yet.
 
         Raises:
-            StudyError: it is no folder.
+            StudyError: the path is not a folder.
         """
         self._check_folder()
         return sorted(self.folder.glob(f"*{SUFFIX}"))
 
     def find(self, name: str) -> Path:
-        """Returns the file of a study by its name or hash, at least the start of one of them, or the path of its file.
+        """Returns the file of a study, given the start of its name or hash, or the path of its file.
 
-        The path may lack the suffix; a study of the store that is called so goes before it.
+        The path may lack the suffix; a study of the store with that name takes precedence.
 
         Raises:
-            StudyError: no study, or more than one, is called so, or the path is that of another kind of file.
+            StudyError: no study or several studies match, or the path is that of another kind of file.
         """
         if name.endswith(SUFFIX) and Path(name).is_file():
             return Path(name)
@@ -126,7 +126,7 @@ class StudyStore:
         raise StudyError(f"study {name!r}: {rule} in {self.folder}; there are: {known}")
 
     def _check_folder(self) -> None:
-        """Raises `StudyError` where a file stands in the place of the folder, or above it; a missing one can be made."""
+        """Raises `StudyError` if the folder or one above it is a file; a missing folder can be created."""
         for path in (self.folder, *self.folder.parents):
             if path.is_dir():
                 return
@@ -136,14 +136,14 @@ class StudyStore:
                 raise StudyError(Words(why, *way_out))
 
     def known_designs(self, path: Path) -> KnownDesigns:
-        """Returns the designs of the other studies whose simulations hold for one study."""
+        """Returns the designs of other studies whose simulations are valid for one study."""
         simulation = _fact(path, "simulation_hash")
         others = [other for other in self.paths() if other.resolve() != path.resolve()]
         return KnownDesigns([other for other in others if _fact(other, "simulation_hash") == simulation])
 
 
 def _taken(path: Path, identity: Identity) -> StudyError:
-    """The error of a new study whose file is there; raises it where that file is no study that can be read."""
+    """The error for a new study whose file exists; raises instead if that file is not a readable study."""
     with Journal.read(path) as journal:
         is_same = journal.facts.get("study_hash") == identity.study
     if is_same:
@@ -157,7 +157,7 @@ def _taken(path: Path, identity: Identity) -> StudyError:
 
 
 def _file_at(written: str) -> Path | None:
-    """The file of a study whose path was written without the suffix; `None` where nothing is there.
+    """The file of a study whose path was given without the suffix; `None` if nothing is there.
 
     Raises:
         StudyError: the path is that of a file without the suffix.
@@ -172,7 +172,7 @@ def _file_at(written: str) -> Path | None:
 
 
 def _fact(path: Path, name: str) -> str | None:
-    """A fact of a study; `None` for what is no study."""
+    """A fact of a study; `None` if the file is not a study."""
     try:
         with Journal.read(path) as journal:
             return journal.facts.get(name)
@@ -186,7 +186,7 @@ def _hash(path: Path) -> str:
 
 @contextmanager
 def only_runner(path: Path) -> Iterator[None]:
-    """Inside it no other process runs this study; whatever ends the process, the study is free again.
+    """Ensures that no other process runs this study inside the context; whatever ends the process frees the study.
 
     Raises:
         StudyError: another process is running it.

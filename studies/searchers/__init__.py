@@ -1,1 +1,1 @@
-"""Which designs are tried next? The search algorithms, and what they are made of."""
+"""Which designs are tried next? The search algorithms and their building blocks."""

@@ -1,4 +1,4 @@
-"""What must every search algorithm keep? A test class to inherit, for the algorithms here and for those of others.
+"""Which rules must every search algorithm keep? A test class to inherit, for the algorithms here and for third-party ones.
 
     class TestMySearch(AlgorithmContract):
         def begin(self, space, seed):
@@ -23,24 +23,24 @@ from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.plan_keys import are_same, plan_keys
 
 NUM_ROUNDS = 4
-"""Suggestions that a test looks at."""
+"""Number of suggestions that a test checks."""
 
 
 class AlgorithmContract(ABC):
-    """The rules; `space` has to be given as a fixture; it may have one design, or none that keeps its limits."""
+    """The rules. `space` must be provided as a fixture; it may have a single design, or none that keeps its limits."""
 
     @abstractmethod
     def begin(self, space: Space, seed: int) -> SearchAlgorithm:
-        """Returns the algorithm at its beginning."""
+        """Returns a new instance of the algorithm."""
 
     def test_the_first_suggestion_is_not_empty(self, space: Space) -> None:
         """In a space with designs there is something to try."""
         assert len(self.begin(space, seed=1).suggest()) > 0
 
     def test_suggestions_are_valid_layouts_and_the_same_for_the_same_seed(self, space: Space) -> None:
-        """Whatever is suggested can be simulated, and once where `suggests_once` says so.
+        """Every suggestion can be simulated, and is made only once if `suggests_once` says so.
 
-        A study is resumed by searching again, so nothing may depend on time, addresses or hashes of the process.
+        A study is resumed by searching again, so nothing may depend on time, memory addresses or hashes of the process.
         """
         suggestions = self._suggestions(space, seed=5)
         for first, second in zip(suggestions, self._suggestions(space, seed=5), strict=True):
@@ -52,7 +52,7 @@ class AlgorithmContract(ABC):
             assert len(np.unique(keys)) == len(keys)
 
     def test_results_that_are_infinite_or_break_limits_are_taken(self, space: Space) -> None:
-        """Designs that never end, or that no limit admits, are results like any other."""
+        """Designs that never end or that break limits are results like any other."""
         algorithm = self.begin(space, seed=3)
         for number in range(NUM_ROUNDS):
             plans = algorithm.suggest()
@@ -62,17 +62,17 @@ class AlgorithmContract(ABC):
             )
 
     def test_it_says_what_it_does(self, space: Space) -> None:
-        """Reports of progress have a text."""
+        """Progress reports have a text."""
         assert self.begin(space, seed=1).stage
 
     def test_it_prints_nothing(self, space: Space) -> None:
-        """What a command prints is its answer; libraries warn on the same stream."""
+        """A command prints only its answer, but libraries would warn on the same stream."""
         with redirect_stdout(StringIO()) as printed:
             self._suggestions(space, seed=2)
         assert printed.getvalue() == ""
 
     def _suggestions(self, space: Space, seed: int) -> list[PlanTable]:
-        """What is suggested in the first rounds when the results are true."""
+        """The suggestions of the first rounds, given the true results."""
         algorithm = self.begin(space, seed)
         suggestions = []
         for _ in range(NUM_ROUNDS):

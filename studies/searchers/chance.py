@@ -1,4 +1,4 @@
-"""Where does a search go that has found nothing feasible? Designs in a random order, until one keeps all limits."""
+"""What does a search try when it has found nothing feasible? Designs in random order, until one keeps all limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class UntilFeasible(SearchAlgorithm):
         Args:
             space: where designs are drawn from.
             batch_size: how many are suggested together.
-            seed: of the order.
+            seed: seed of the order.
         """
         self._space = space
         self._numbers = np.random.default_rng(seed).permutation(space.num_designs)

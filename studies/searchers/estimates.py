@@ -1,7 +1,7 @@
-"""What will designs come to, before they are simulated? Bounds of their layouts, corrected by what simulations showed.
+"""How good will designs be, before they are simulated? Bounds of their layouts, corrected by what simulations showed.
 
-The ratio of what is simulated to its bound is learned (`studies.searchers.ratio_model`). What comes out orders designs for
-simulation; it is never an answer.
+The ratio of simulated values to their bounds is learned (`studies.searchers.ratio_model`). The estimates only decide the
+order in which designs are simulated; they are never an answer.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ BOUND_OF = {
     Objective.ENERGY: "energy_j",
     Objective.CARBON: "carbon_kgco2e",
 }
-"""Which bound stands for each objective."""
+"""The bound that represents each objective."""
 RISKS = (Objective.DEADLINE_RISK, Objective.BUDGET_RISK)
-"""Objectives that are no multiple of their bound, so that they say nothing about limits."""
+"""Objectives that do not scale with their bound, so they say nothing about limits."""
 GROWING_LIMITS = ("deadline_days", "budget_usd", "carbon_kgco2e")
-"""Limits on what grows with the length of a run; the bounds of the other limits are what a simulation says, too."""
+"""Limits on quantities that grow with the length of a run; for all other limits the bounds equal the simulated values."""
 
 MOST_LEARNED = 300
-"""Designs from which ratios are learned, those nearest to the front: the time of an estimate grows with them."""
+"""Most designs from which ratios are learned, nearest to the front first: the time of an estimate grows with them."""
 LEAST_VALUE = 1e-9
-"""Stands for values of nothing, which have no logarithm."""
+"""Replaces values of 0, which have no logarithm."""
 MOST_EXCESS = 10.0
-"""Excess at which broken limits are cut off."""
+"""Excess at which broken limits are clipped."""
 CERTAIN_EXCESS = 0.02
-"""Estimated excess of a limit that no objective measures from which it counts."""
+"""Estimated excess from which a limit counts that no objective measures."""
 LEAST_ROWS_PER_THREAD = 2_000
-"""Designs whose estimates take longer than to begin a thread."""
+"""Fewest designs for which it pays to start a thread."""
 DIGITS = 6
-"""Decimals of a shortfall: designs that differ by less keep their order, whatever machine does the sums."""
+"""Decimals of a shortfall: designs that differ by less keep their order, so that all machines agree."""
 
 
 def bounds_of(job: Job, bounds: BoundTable) -> Floats:
-    """Returns the bounds that stand for the objectives of a job, `(n, k)`, in the units of the objectives."""
+    """Returns the bounds that represent the objectives of a job, `(n, k)`, in the units of the objectives."""
     columns = [getattr(bounds, BOUND_OF[objective]) for objective in job.objectives]
     units = [DAY if BOUND_OF[objective] == "deadline_days" else 1.0 for objective in job.objectives]
     return np.column_stack(columns) * units
@@ -69,14 +69,14 @@ def bounds_of(job: Job, bounds: BoundTable) -> Floats:
 
 @final
 class Estimator:
-    """Learns from simulated designs, and says of others how lucky they would have to be to come onto the front."""
+    """Learns from simulated designs, and estimates how far other designs are from the front."""
 
     def __init__(self, space: Space, knobs: Knobs) -> None:
-        """Knows the bounds and nothing else.
+        """Starts with only the bounds.
 
         Args:
-            space: has at least one layout.
-            knobs: of the space; they find the layouts of designs.
+            space: a space with at least one layout.
+            knobs: knobs of the space; they find the layouts of designs.
         """
         job = space.job
         self._job = job
@@ -99,11 +99,11 @@ class Estimator:
 
     @property
     def has_front(self) -> bool:
-        """Whether a design that keeps all limits was among those that it has learned from."""
+        """Whether it has learned from any design that keeps all limits."""
         return bool((self._results.excess == 0.0).any())
 
     def learn(self, plans: PlanTable, results: Results) -> None:
-        """Takes in what designs of the space have come to, each once."""
+        """Learns the results of designs of the space, each of them once."""
         features = features_of(self._job, plans)
         self._features = np.concatenate([self._features.reshape(-1, features.shape[1]), features])
         self._rows = np.concatenate([self._rows, self._knobs.layout_rows(plans)])
@@ -112,7 +112,7 @@ class Estimator:
         self._fit = None
 
     def layout_shortfalls(self) -> Floats:
-        """Returns what `shortfalls` would for the layouts of the space, all corrected by the mean ratio, `(n,)`."""
+        """Returns shortfalls of all layouts of the space, with every bound corrected by the mean ratio, `(n,)`."""
         mean, front = self._fitted().mean, self._front()
 
         def estimated(rows: _Rows) -> Floats:
@@ -123,8 +123,8 @@ class Estimator:
     def shortfalls(self, plans: PlanTable) -> Floats:
         """Returns how far designs of the space are estimated to be from the front, `(n,)`.
 
-        By the logarithm of the factor by which the objectives have to be better than estimated for a design to keep all
-        limits and be beaten by no design of the front; negative where it is expected to be on it anyway.
+        The distance is the logarithm of the factor by which the objectives must be better than estimated for a design to
+        keep all limits and not be beaten by the front. It is negative where the design is expected to be on the front.
         """
         features, layout_rows = features_of(self._job, plans), self._knobs.layout_rows(plans)
         model, front = self._fitted(), self._front()
@@ -135,7 +135,7 @@ class Estimator:
         return np.concatenate(on_threads(estimated, _shared(np.arange(len(plans)))))
 
     def _shortfalls(self, rows: _Rows, ratios: Floats, front: Floats) -> Floats:
-        """How far layouts `rows` are from the front by ratios `(n, k + 1)`, the last of which is what no objective measures."""
+        """Distance of layouts `rows` from the front at ratios `(n, k + 1)`; the last ratio is of what no objective measures."""
         hidden = np.where(ratios[:, -1] > CERTAIN_EXCESS, ratios[:, -1], -np.inf)
         shortfalls = np.maximum(hidden, self._beyond_limits(rows, ratios))
         shortfalls = _beyond_front(self._log_bounds[rows] + ratios[:, :-1], front, shortfalls)
@@ -144,7 +144,7 @@ class Estimator:
         )
 
     def _beyond_limits(self, rows: _Rows, ratios: Floats) -> Floats:
-        """Logarithm by which the most broken limit is exceeded, `(n,)`; negative where all are kept."""
+        """Logarithm of the excess ratio of the most broken limit, `(n,)`; negative where all limits are kept."""
         beyond = np.full(len(rows), -np.inf)
         for number, measure in enumerate(self._measures):
             ratio = 0.0 if measure is None else ratios[:, measure]
@@ -177,13 +177,13 @@ class Estimator:
 
 
 def _shared(rows: _Rows) -> list[_Rows]:
-    """Rows in as many parts as there are threads; few of them in one."""
+    """Rows, split into as many parts as there are threads; few rows stay in one part."""
     return np.array_split(rows, min(get_num_threads(), max(1, len(rows) // LEAST_ROWS_PER_THREAD)))
 
 
 @compiled
 def _beyond_front(values: Floats, front: Floats, shortfalls: Floats) -> Floats:
-    """By how much each row `(n, k)` has to be better in everything to be beaten by no point `(m, k)`, or `shortfalls`."""
+    """How much better each row `(n, k)` must be in everything to be beaten by no point `(m, k)`; at least `shortfalls`."""
     worst = shortfalls.copy()
     for row in range(values.shape[0]):
         for point in range(front.shape[0]):
@@ -195,7 +195,7 @@ def _beyond_front(values: Floats, front: Floats, shortfalls: Floats) -> Floats:
 
 
 def _measure(job: Job, limit: str) -> int | None:
-    """Which objective says how far a limited quantity lies above its bound: its own, or another that grows with time."""
+    """The objective that shows how far a limited quantity is above its bound: its own, or another that grows with time."""
     if limit not in GROWING_LIMITS:
         return None
     growing = [number for number, objective in enumerate(job.objectives) if objective not in RISKS]

@@ -1,7 +1,7 @@
-"""Which designs do NSGA-II and NSGA-III try? Populations over ordinal knobs, begun with designs of the space.
+"""Which designs do NSGA-II and NSGA-III try? Populations over ordinal knobs, starting from designs of the space.
 
-Each generation is one batch for the simulator; the archive, not the last population, is the result, and several restarts
-fill one archive.
+Each generation is one batch for the simulator. The result is the archive, not the last population; several restarts share
+one archive.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from studies.searchers.nsga3 import Nsga3
 from studies.searchers.tuning import Tuning
 
 WORST_EXCESS = 5.0
-"""Excess at which broken limits are cut off."""
+"""Excess at which broken limits are clipped."""
 LARGEST_VALUE = 1e300
-"""Stands for an infinite objective, with which the libraries cannot calculate."""
+"""Replaces infinite objectives, which the libraries cannot handle."""
 
 Selection = Literal["nsga2", "nsga3"]
 
 
 @final
 class Evolution(SearchAlgorithm):
-    """One restart: suggests a population's children, and tells it what they are worth."""
+    """One restart: suggests the children of a population and passes on their results."""
 
     stage: ClassVar[str] = "searching with populations"
 
@@ -41,19 +41,19 @@ class Evolution(SearchAlgorithm):
         Args:
             selection: how parents are chosen.
             knobs: decode designs.
-            start: index rows `(n, k)` of the first generation, all of them designs; all generations have as many.
+            start: index rows `(n, k)` of the first generation, all of them designs; all generations have this size.
             tuning: how children are made.
-            seed: of everything random.
+            seed: seed of everything random.
         """
         self._knobs = knobs
         self._population = _population(selection, knobs, start, tuning, seed)
 
     def suggest(self) -> PlanTable:
-        """Returns the next generation; no rows where no new children were found."""
+        """Returns the next generation; no rows if no new children were found."""
         return self._knobs.designs(self._population.ask())[1]
 
     def update(self, results: Results) -> None:
-        """Tells the population."""
+        """Passes the results to the population."""
         if len(results):
             values = np.nan_to_num(results.values, posinf=LARGEST_VALUE)
             self._population.tell(values, np.minimum(results.excess, WORST_EXCESS))

@@ -1,9 +1,9 @@
-"""How are children made? Tournaments, crossover and mutation of whole populations at once, without twins.
+"""How are children made? Tournaments, crossover and mutation of whole populations at once, without duplicates.
 
 The operators are those of NSGA-II: binary tournaments (Deb et al., IEEE Trans. Evol. Comp. 6(2), 2002), simulated binary
 crossover (Deb and Agrawal, Complex Systems 9, 1995) and polynomial mutation (Deb and Goyal, 1996), rounded to indices of
-knobs. Only new designs of the space are children, so no evaluation and no place in a generation is spent on others. Where
-too few are, the next children take the nearest layouts that the space has.
+knobs. Only new designs of the space become children, so no evaluation and no place in a generation is wasted. If there are
+too few, further children are moved to the nearest layouts of the space.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from studies.searchers.tuning import Tuning
 from studies.searchers.variation import Spread, num_draws, varied
 
 MOST_TRIES = 10
-"""Times that pairs are drawn for a generation that is not full yet, each time with more mutations."""
+"""Most times that pairs are drawn to fill a generation, each time with more mutations."""
 CHILDREN_PER_PLACE = 2
-"""Children that are made for each place of a generation that is free; many are twins, or no designs."""
+"""Children made for each free place of a generation; many are duplicates or not designs of the space."""
 FIRST_REPAIRED = 2
-"""From which try on children take the nearest layout that the space has: before, enough of them may be designs."""
+"""The try from which on children are moved to the nearest layout of the space; before, enough of them may be designs."""
 FEWEST_PAIRS = 30
-"""Pairs that are drawn for the last places of a generation: most of their children are there already."""
+"""Fewest pairs drawn for the last places of a generation, because most of their children exist already."""
 
 
 @final
@@ -39,9 +39,9 @@ class Mating:
         """Prepares.
 
         Args:
-            knobs: say which rows are designs.
+            knobs: tell which rows are designs.
             start: index rows `(n, k)` of the first generation.
-            tuning: how far children fall from their parents.
+            tuning: how far children are from their parents.
         """
         self._knobs = knobs
         self._tuning = tuning
@@ -70,7 +70,7 @@ class Mating:
     def _varied(
         self, mothers: Integers, fathers: Integers, num_mutations: int, random: np.random.Generator
     ) -> Integers:
-        """Children `(n, k)` of as many pairs, with so many mutations each on average."""
+        """Children `(n, k)` of n pairs, with a given average number of mutations each."""
         largest, tuning = self._knobs.largest, self._tuning
         spread = Spread(
             crossover_probability=tuning.crossover_probability,
@@ -82,7 +82,7 @@ class Mating:
         return varied(mothers, fathers, largest, spread, draws)
 
     def _admitted(self, children: Integers, most: int, *, is_repaired: bool) -> Integers:
-        """The first of the children that are new designs of the space, which are remembered."""
+        """The first `most` children that are new designs of the space; they are remembered."""
         designs, known = self._knobs.design_digits, self._known.table()
         new = admitted(children, known, designs, most, is_repaired=is_repaired)
         self._known.add(self._keys(new))
@@ -93,5 +93,5 @@ class Mating:
 
 
 def _winners(num_parents: int, size: int, random: np.random.Generator) -> NDArray[np.intp]:
-    """Places `(size,)` of parents that won against another one drawn at random; the best one has the first place."""
+    """Positions `(size,)` of parents that won a tournament against a random other one; position 0 is the best parent."""
     return np.asarray(random.integers(0, num_parents, (2, size)).min(axis=0), dtype=np.intp)

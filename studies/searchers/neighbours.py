@@ -1,4 +1,4 @@
-"""Is a design of the front beaten by one that differs in a knob or two? A local search behind the evolutionary one.
+"""Is a design of the front beaten by one that differs in a knob or two? A local search after the evolutionary one.
 
 Pareto local search (Paquete, Chiarandini and Stützle, 2004): every design of the front is compared with all neighbours
 until no neighbour improves the front, or the evaluations are spent.
@@ -19,12 +19,12 @@ from studies.designs.knobs import Knobs
 from studies.searchers.estimates import Estimator
 
 ROWS_PER_SUGGESTION = 50_000
-"""Neighbours, valid or not, that are looked at together."""
+"""Neighbours, valid or not, that are considered together."""
 
 
 @final
 class Neighbours(SearchAlgorithm):
-    """Suggests all neighbours of the designs that have come onto an archive's front since the last suggestion."""
+    """Suggests all neighbours of the designs that have joined an archive's front since the last suggestion."""
 
     stage: ClassVar[str] = "comparing the front with its neighbours"
 
@@ -32,8 +32,8 @@ class Neighbours(SearchAlgorithm):
         """Begins with a front.
 
         Args:
-            knobs: of the space.
-            archive: holds the front and everything that is better from then on.
+            knobs: knobs of the space.
+            archive: holds the front and all later improvements.
             estimator: has learned from designs of the space; the most promising neighbours come first.
         """
         self._knobs = knobs
@@ -52,18 +52,18 @@ class Neighbours(SearchAlgorithm):
         return self._knobs.decode(np.zeros((0, len(self._knobs.largest)), dtype=np.int64))
 
     def update(self, results: Results) -> None:
-        """What is better than the front is on it now."""
+        """Does nothing: improvements are already in the archive."""
         del results
 
     def _in_order(self, rows: Integers) -> PlanTable:
-        """Designs of index rows `(n, k)`, those of them that are in the space."""
+        """The designs of index rows `(n, k)` that are in the space."""
         _, plans = self._knobs.designs(rows)
         if self._estimator is None or len(plans) == 0:
             return plans
         return plans.take(np.argsort(self._estimator.shortfalls(plans), kind="stable"))
 
     def _unexpanded(self, expanded: set[bytes]) -> Integers:
-        """Index rows `(n, k)` of the front whose neighbours were not looked at yet."""
+        """Index rows `(n, k)` of the front whose neighbours have not been considered yet."""
         front = self._archive.front
         if front is None:
             return np.zeros((0, len(self._knobs.largest)), dtype=np.int64)
@@ -72,14 +72,14 @@ class Neighbours(SearchAlgorithm):
 
 
 def _most_at_once(knobs: Knobs, num_knobs: int) -> int:
-    """Designs of the front whose neighbours are looked at together."""
+    """Number of designs of the front whose neighbours are considered together."""
     others = knobs.largest.astype(np.float64)
     num_each = others.sum() if num_knobs == 1 else (others.sum() ** 2 - (others**2).sum()) / 2
     return max(1, int(ROWS_PER_SUGGESTION / max(1.0, num_each)))
 
 
 def _neighbours(row: Integers, knobs: Knobs, num_knobs: int) -> Integers:
-    """The row itself and all rows that differ from it in as many knobs at most, one or two, `(n, k)`."""
+    """The row itself and all rows that differ from it in at most `num_knobs` knobs (one or two), `(n, k)`."""
     sizes = knobs.largest + 1
     parts = [row[None]]
     for changed_knobs in combinations(range(len(row)), num_knobs):

@@ -1,7 +1,7 @@
-"""Which designs live on and have children? NSGA-II on columns: as pymoo selects, without an object for each design.
+"""Which designs survive and have children? NSGA-II on columns: it selects as pymoo does, without an object per design.
 
-Deb et al., IEEE Trans. Evol. Comp. 6(2), 2002: the designs of parents and children that break limits least, of those that
-break none the better fronts, and of the last front that has room the ones in the least crowded places.
+Deb et al., IEEE Trans. Evol. Comp. 6(2), 2002. Of parents and children, those survive that break limits least; among
+feasible ones those on better fronts; and of the last front with room, those in the least crowded places.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Ranks = NDArray[np.intp]
 
 @final
 class Nsga2:
-    """A population in the order of its merit."""
+    """A population sorted by merit."""
 
     def __init__(self, mating: Mating, start: Integers, seed: int) -> None:
         """Prepares a first generation.
@@ -27,7 +27,7 @@ class Nsga2:
         Args:
             mating: makes children.
             start: index rows `(n, k)` of the first generation; all generations have at most as many.
-            seed: of parents and children.
+            seed: seed of parents and children.
         """
         self._mating = mating
         self._random = np.random.default_rng(seed)
@@ -44,11 +44,11 @@ class Nsga2:
         return self._asked
 
     def tell(self, values: Floats, broken: Floats) -> None:
-        """Lets the best of parents and children live on.
+        """Lets the best of parents and children survive.
 
         Args:
             values: finite objectives of the generation, `(n, k)`.
-            broken: by how much it breaks limits, `(n,)`.
+            broken: total excess over limits, `(n,)`.
         """
         rows = np.concatenate([self._rows, self._asked])
         values = values if self._values is None else np.concatenate([self._values, values])
@@ -62,7 +62,7 @@ def rows_by_merit(values: Floats, broken: Floats) -> NDArray[np.intp]:
 
     Args:
         values: finite objectives, `(n, k)`.
-        broken: by how much limits are broken, `(n,)`.
+        broken: total excess over limits, `(n,)`.
     """
     from moocore import pareto_rank
 
@@ -76,11 +76,10 @@ def rows_by_merit(values: Floats, broken: Floats) -> NDArray[np.intp]:
 
 
 def crowding_distances(values: Floats, ranks: Ranks) -> Floats:
-    """Returns how far the neighbours of each row on its front are, `(n,)`; infinite at the ends of the front.
+    """Returns the crowding distance of each row on its front, `(n,)`; infinite at the ends of the front.
 
-    The crowding distance of Deb et al.: by each objective the distance from the neighbour before to the one behind, as a
-    share of what the front spans, on average over the objectives. All fronts are measured together, for late populations
-    have hundreds.
+    As in Deb et al.: for each objective, the distance between the neighbours on both sides as a share of the range of the
+    front, averaged over the objectives. All fronts are processed together, because late populations have hundreds.
 
     Args:
         values: objectives, `(n, k)`.
@@ -95,7 +94,7 @@ def crowding_distances(values: Floats, ranks: Ranks) -> Floats:
 
 
 def _gaps(values: Floats, ranks: Ranks) -> Floats:
-    """Sum of the distances to both neighbours of values that rise within each front, `(n,)`, as shares of its span."""
+    """Sum of the distances to both neighbours, as shares of the front's range, `(n,)`; values ascend within each front."""
     is_first = np.diff(ranks, prepend=-1) != 0
     first, front = np.flatnonzero(is_first), np.cumsum(is_first) - 1
     last = np.append(first[1:], len(values)) - 1
@@ -103,4 +102,4 @@ def _gaps(values: Floats, ranks: Ranks) -> Floats:
     before = np.where(is_first, np.inf, np.diff(values, prepend=values[0]))
     behind = np.append(before[1:], np.inf)
     widths = np.where(spans > 0.0, spans, 1.0)
-    return np.where(spans > 0.0, before / widths + behind / widths, 0.0)  # a front of one value has no ends
+    return np.where(spans > 0.0, before / widths + behind / widths, 0.0)  # a front with a single value has no ends

@@ -1,7 +1,7 @@
-"""Which designs live on and have children where there are many objectives? NSGA-III by pymoo.
+"""Which designs survive and have children if there are many objectives? NSGA-III by pymoo.
 
-Deb and Jain, IEEE Trans. Evol. Comp. 18(4), 2014: of the last front that has room those that lie along directions which
-nobody else covers.
+Deb and Jain, IEEE Trans. Evol. Comp. 18(4), 2014: of the last front with room, designs survive that lie along directions
+that no other design covers.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Nsga3:
         Args:
             mating: makes children.
             start: index rows `(n, k)` of the first generation; all generations have at most as many.
-            num_objectives: of the job.
-            seed: of everything random.
+            num_objectives: number of objectives of the job.
+            seed: seed of everything random.
         """
         from pymoo.algorithms.moo.nsga3 import NSGA3
         from pymoo.core.problem import Problem
@@ -52,7 +52,7 @@ class Nsga3:
         return self._none if self._asked is None else np.asarray(self._asked.get("X"), dtype=np.int64)
 
     def tell(self, values: Floats, broken: Floats) -> None:
-        """Tells pymoo the finite objectives `(n, k)` of the generation, and by how much it breaks limits, `(n,)`."""
+        """Passes to pymoo the finite objectives `(n, k)` of the generation, and its total excess over limits, `(n,)`."""
         assert self._asked is not None, "tell follows ask"
         self._asked.set("F", values)
         self._asked.set("G", broken[:, None])
@@ -60,7 +60,7 @@ class Nsga3:
 
 
 class _PymooMating:
-    """Makes children where pymoo asks for them."""
+    """Makes children when pymoo asks for them."""
 
     def __init__(self, mating: Mating) -> None:
         self._mating = mating
@@ -74,7 +74,7 @@ class _PymooMating:
         random_state: np.random.Generator,
         **others: object,
     ) -> Population:
-        """Returns new designs, fewer than wanted where they are hard to find."""
+        """Returns new designs, fewer than wanted if they are hard to find."""
         from pymoo.core.population import Population
 
         del problem, others
@@ -83,16 +83,16 @@ class _PymooMating:
 
 
 def _by_merit(parents: Population) -> NDArray[np.intp]:
-    """Those that break limits less first, then the better fronts, as survival has noted them."""
+    """Rows with less excess over limits first, then those on better fronts, as recorded by survival."""
     broken = np.asarray(parents.get("CV"), dtype=np.float64)[:, 0]
     ranks = np.array([0 if rank is None else rank for rank in parents.get("rank", to_numpy=False)])
     return np.lexsort((ranks, broken))
 
 
 def _directions(num_objectives: int, most: int) -> Floats:
-    """The finest grid of Das and Dennis (SIAM J. Optim. 8(3), 1998) with at most so many directions, `(n, k)`.
+    """The finest grid of Das and Dennis (SIAM J. Optim. 8(3), 1998) with at most `most` directions, `(n, k)`.
 
-    Of the coarsest one, a direction for each objective, the first where even these are too many.
+    If even the coarsest grid, with one direction per objective, has too many, only its first directions.
     """
     from pymoo.util.ref_dirs import get_reference_directions
 

@@ -1,7 +1,7 @@
 """Which designs do Optuna's samplers try? Trials over the same ordinal knobs that the populations work on.
 
-Akiba et al., Optuna (KDD 2019). A trial is a Python object, so a suggestion costs a hundred times what its simulation
-does: these searches are for comparison, and for evaluations that are slower than ours.
+Akiba et al., Optuna (KDD 2019). A trial is a Python object, so a suggestion costs a hundred times as much as its simulation.
+These searches are for comparison, and for slower evaluations than ours.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
 
 SamplerName = Literal["tpe", "nsga2", "gp"]
 TRIALS_PER_BATCH: Final = 20
-"""Trials that are asked for before the first of them is told; a larger batch is simulated faster and sampled worse."""
+"""Trials that are requested before any result is reported; larger batches are simulated faster but sampled worse."""
 MAX_BARREN_BATCHES: Final = 100
-"""Batches in a row without a valid layout after which there is nothing left to suggest."""
+"""Batches in a row without a valid layout after which the search gives up."""
 FEWEST_IN_GENERATION: Final = 2
 """Below this Optuna's NSGA-II refuses to work."""
 GP_TRIALS_PER_BATCH: Final = 4
-"""Trials of Gaussian processes in a batch: they take seconds to choose one, and choose by what they have been told."""
+"""Trials of Gaussian processes in a batch: choosing one takes seconds and depends on the results reported so far."""
 BEYOND: Final = 10.0
-"""Constraint value of a layout that is invalid, beyond its distance from validity."""
+"""Constraint value of an invalid layout, in addition to its distance from validity."""
 LARGEST_VALUE: Final = 1e30
-"""Stands for an objective that is infinite or that an invalid layout does not have."""
+"""Replaces objectives that are infinite, and the missing objectives of invalid layouts."""
 
 
 @final
 class OptunaSearch(SearchAlgorithm):
-    """Asks a sampler for trials, suggests those with valid layouts, and tells it what they are worth."""
+    """Asks a sampler for trials, suggests those with valid layouts, and reports their results."""
 
     stage: ClassVar[str] = "searching with Optuna"
 
     def __init__(self, sampler: SamplerName, knobs: Knobs, start: Integers, seed: int) -> None:
-        """Prepares a study of Optuna.
+        """Prepares an Optuna study.
 
         Args:
-            sampler: which one.
+            sampler: which sampler.
             knobs: decode designs.
-            start: index rows `(n, k)` that are tried first; as many make a generation where there are generations.
-            seed: of everything random.
+            start: index rows `(n, k)` that are tried first; their number is the size of generations, if there are any.
+            seed: seed of everything random.
 
         Raises:
             StudyError: the sampler needs a package that is not installed.
@@ -83,7 +83,7 @@ class OptunaSearch(SearchAlgorithm):
         return self._knobs.decode(np.zeros((0, len(self._knobs.largest)), dtype=np.int64))
 
     def update(self, results: Results) -> None:
-        """Tells Optuna; an invalid layout breaks a constraint by its distance from validity."""
+        """Reports results to Optuna; an invalid layout breaks a constraint by its distance from validity."""
         rows = zip(results.values.tolist(), results.excess.tolist(), strict=True)
         for trial, layout_excess in zip(self._trials, self._excess.tolist(), strict=True):
             invalid = [LARGEST_VALUE] * len(self._knobs.job.objectives), BEYOND + layout_excess

@@ -1,4 +1,4 @@
-"""What does chance find? Designs of the space drawn at random, none twice: the yardstick of every other search."""
+"""What does random search find? Designs of the space drawn at random, none twice: the baseline for every other search."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RandomSearch(SearchAlgorithm):
             space: where they are drawn from.
             num_designs: how many at most.
             batch_size: how many are suggested together.
-            seed: of the draw.
+            seed: seed of the draw.
         """
         random = np.random.default_rng(seed)
         drawn = random.choice(space.num_designs, min(num_designs, space.num_designs), replace=False)

@@ -1,9 +1,9 @@
 """How far above its bound does a simulated objective lie? A smooth function of the knobs, learned from a few designs.
 
-Saves, failures, sends and the traffic between replicas add some tens of per cent to the bounds; ZeRO's third stage and missing
-spares may double them. A Gaussian process learns the logarithm of that ratio, as in the scheme of two levels of simulation by
-Kennedy and O'Hagan (Biometrika 87(1), 2000), as a sum (Duvenaud, Nickisch and Rasmussen, NIPS 2011, arXiv 1112.4394): what the
-layout adds, and what the way to run it adds, which is learned from all layouts:
+Saves, failures, sends and replica traffic add some tens of per cent to the bounds; ZeRO-3 and missing spares may double
+them. A Gaussian process learns the logarithm of that ratio, as in the two-level scheme of Kennedy and O'Hagan (Biometrika
+87(1), 2000). It is additive (Duvenaud, Nickisch and Rasmussen, NIPS 2011, arXiv 1112.4394): one term for the layout, and one
+for the way to run it, which is learned from all layouts:
 
     ln value(x) = ln bound(x) + r(x),   r ~ mean + GP(0, (exp(-|x - y|^2 / 2 l^2) + exp(-d(x, y)^2 / 2 l^2)) / 2)
 
@@ -24,9 +24,9 @@ from simulator.layout.micro_batches import num_micro_batches
 from simulator.table import Floats
 
 LENGTH_SCALE = 3.0
-"""Distance in features over which ratios are alike."""
+"""Distance in features over which ratios are correlated."""
 NUGGET = 1e-3
-"""Variance of what the features do not explain, as a share of the whole."""
+"""Variance that the features do not explain, as a share of the total."""
 LOG_FEATURES = (
     "num_gpus",
     "tensor_parallel",
@@ -36,7 +36,7 @@ LOG_FEATURES = (
     "expert_parallel",
     "micro_batch_size",
 )
-"""Knobs that count by their logarithm, as `num_micro_batches` does: two doublings are a distance of 1."""
+"""Knobs that enter by their logarithm, as `num_micro_batches` does: two doublings are a distance of 1."""
 CHOICES = (
     "offer",
     "recompute",
@@ -47,25 +47,25 @@ CHOICES = (
     "zero_stage",
     "checkpoint_scheme",
 )
-"""Knobs whose values are alike or not."""
+"""Categorical knobs, whose values are equal or not."""
 FEATURES = (*LOG_FEATURES, "num_micro_batches", "power_cap_fraction", "has_spares", *CHOICES)
-"""What designs are compared by, column by column."""
+"""Features by which designs are compared, column by column."""
 NUM_CHOICES = len(CHOICES)
 _NUM_FEATURES = len(FEATURES)
 _NUM_GPUS, _HAS_SPARES, _OFFER, _ZERO_STAGE, _CHECKPOINT_SCHEME = (
     FEATURES.index(name) for name in ("num_gpus", "has_spares", "offer", "zero_stage", "checkpoint_scheme")
 )
 UNLIKE_CHOICES = 2.0
-"""Square of the distance of two designs by one choice."""
+"""Squared distance of two designs that differ in one categorical knob."""
 UNLIKE_RUNS = 18.0
-"""Square of the distance of two ways to run, by scheme or by whether there are spares."""
+"""Squared distance of two ways to run that differ in the scheme, or in whether there are spares."""
 UNLIKE_SHARDING = 36.0
-"""Square of the distance of two layouts by ZeRO stage: what the third one adds tells next to nothing of the others."""
+"""Squared distance of two layouts by ZeRO stage: the ratio of ZeRO-3 says next to nothing about the other stages."""
 HOPE = 0.5
-"""Standard deviations by which ratios of designs unlike all known ones are taken to be lower than expected, so that what
-few bad designs told of is tried again."""
+"""Standard deviations by which ratios of designs unlike all known ones are assumed to be lower than expected. So regions
+known only from a few bad designs are tried again."""
 CAP_FACTOR = 2.0
-"""Distance of a power cap of nothing from none."""
+"""Distance between a power cap of 0 and no cap."""
 
 
 @final
@@ -77,19 +77,19 @@ class RatioModel:
 
         Args:
             features: `FEATURES` of the designs, `(n, f)`, n at least 1.
-            ratios: `(n, k)`; the last one is no objective.
+            ratios: `(n, k)`; the last column is not an objective.
         """
         self.mean: Floats = ratios.mean(axis=0)
         self._features = features
         self._weights = _weights(features, ratios - self.mean)
-        # The likeliest amplitude of the process; what no objective measures is no quantity to hope for.
+        # The maximum-likelihood amplitude of the process; optimism does not apply to what no objective measures.
         self._deviation = np.sqrt(np.maximum(0.0, ((ratios - self.mean) * self._weights).mean(axis=0)))
         self._deviation[-1] = 0.0
 
     def ratios(self, features: Floats) -> Floats:
-        """Returns the ratios of designs with features `(m, f)`, `(m, k)`: the expected ones, less `HOPE` where they are unsure.
+        """Returns the ratios of designs with features `(m, f)`, `(m, k)`: the expected ones, lowered by `HOPE` if uncertain.
 
-        With the likeness c of the nearest known design the deviation is that of the process times sqrt(1 - c^2) at most.
+        If c is the correlation with the nearest known design, the deviation is at most sqrt(1 - c^2) times the process's.
         """
         expected, likeness = _expected(features, self._features, self._weights)
         unsure = np.sqrt(np.maximum(0.0, 1.0 - likeness**2))
@@ -97,7 +97,7 @@ class RatioModel:
 
 
 def features_of(job: Job, plans: PlanTable) -> Floats:
-    """Returns the `FEATURES` of designs as numbers `(n, f)` whose differences say how unlike two designs are."""
+    """Returns the `FEATURES` of designs as numbers `(n, f)` whose differences measure how different two designs are."""
     columns = {name: np.log2(getattr(plans, name)) / 2.0 for name in LOG_FEATURES}
     columns |= {
         "num_micro_batches": np.log2(num_micro_batches(job.workload, plans)) / 2.0,
@@ -110,9 +110,9 @@ def features_of(job: Job, plans: PlanTable) -> Floats:
 
 @inlined
 def _fill_likeness(likeness: Floats, run: Floats, features: Floats, known: Floats) -> None:
-    """Covariances `(n,)` of a design with others by features `(f,)`, `(f, n)`; `run` is room for as many numbers.
+    """Covariances `(n,)` of a design with others from features `(f,)`, `(f, n)`; `run` is scratch space of the same size.
 
-    Feature by feature, so that the processor compares several designs at once.
+    It loops feature by feature, so that the processor compares several designs at once.
     """
     for other in range(len(likeness)):
         run[other] = (features[_NUM_GPUS] - known[_NUM_GPUS, other]) ** 2
@@ -136,21 +136,21 @@ def _fill_likeness(likeness: Floats, run: Floats, features: Floats, known: Float
 
 @compiled
 def _expected(features: Floats, known: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Covariances of designs `(m, f)` with known ones `(n, f)`, times weights `(n, k)`; `(m, k)`. And the largest, `(m,)`."""
+    """Covariances of designs `(m, f)` with known ones `(n, f)`, times weights `(n, k)`: `(m, k)`; and the largest, `(m,)`."""
     values, largest = np.zeros((len(features), weights.shape[1])), np.zeros(len(features))
     columns, likeness, run = known.T.copy(), np.empty(len(known)), np.empty(len(known))
     for row in range(len(features)):
         _fill_likeness(likeness, run, features[row], columns)
         for other in range(len(known)):
             largest[row] = max(largest[row], likeness[other])
-            for column in range(weights.shape[1]):  # a sum of slices would make an array for each pair
+            for column in range(weights.shape[1]):  # summing slices would allocate an array for each pair
                 values[row, column] += likeness[other] * weights[other, column]
     return values, largest
 
 
 @compiled
 def _weights(features: Floats, ratios: Floats) -> Floats:
-    """Solves covariance x weights = ratios `(n, k)` by Cholesky's method, in one order on all machines; `(n, k)`."""
+    """Solves covariance x weights = ratios `(n, k)` by Cholesky decomposition, in the same order on all machines; `(n, k)`."""
     size = len(features)
     root = np.zeros((size, size))
     columns, likeness, run = features.T.copy(), np.empty(size), np.empty(size)
