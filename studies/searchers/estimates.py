@@ -165,11 +165,11 @@ class Estimator:
         return self._fit
 
     def _known_ratios(self) -> Floats:
-        """Logarithms by which simulated designs exceed their bounds, and what is exceeded unnoticed, `(n, k + 1)`."""
+        """Log ratios of simulated designs to their bounds, and the excess that no objective measures, `(n, k + 1)`."""
         values = _logarithm(self._results.values)
         is_finite = np.isfinite(values)
         worst = np.max(values, axis=0, where=is_finite, initial=-np.inf)
-        beyond_worst = np.where(is_finite.any(axis=0), worst + 1.0, 1.0)  # nothing ends: all are alike
+        beyond_worst = np.where(is_finite.any(axis=0), worst + 1.0, 1.0)  # if no run ends, all are alike
         ratios = np.where(is_finite, values, beyond_worst) - self._log_bounds[self._rows]
         beyond = self._beyond_limits(self._rows, ratios)
         excess = np.log1p(np.minimum(self._results.excess, MOST_EXCESS))

@@ -1,10 +1,10 @@
 """Can a front design be run better? Optuna tunes checkpoint scheme and interval, spare nodes and power cap.
 
-Only what the search of the job allows is tried; the layout stays, and so does an interval that the job gives. Otherwise the
-interval depends on the scheme, so each scheme has its own, around the one that the simulator expects to lose least. A design
-itself is its study's first trial and costs nothing.
+Only what the job's search allows is tried. The layout stays fixed, and so does an interval given by the job. Otherwise each
+scheme has its own interval, around the one that the simulator expects to lose least. The original design is the first trial
+of its Optuna study and costs nothing.
 
-One Optuna study per design, all of them asked and told together, so that a round is one batch for the simulator.
+There is one Optuna study per design. All are asked and told together, so each round is one batch for the simulator.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     import optuna
 
 MAX_DESIGNS = 40
-"""Front designs that are refined, spread over the front."""
+"""Most front designs that are refined, spread over the front."""
 PENALTY = 10.0
-"""Loss per share by which limits are exceeded."""
+"""Loss per unit of excess over limits."""
 
 
 @final
 class Refinement(SearchAlgorithm):
-    """Suggests one changed design for each front design, as many times as the job asks for."""
+    """Suggests one changed design for each front design, as often as the job asks for."""
 
     stage: ClassVar[str] = "refining with Optuna"
 
@@ -47,11 +47,11 @@ class Refinement(SearchAlgorithm):
         Args:
             job: the job.
             front: the designs to start from.
-            seed: of everything random.
+            seed: seed of everything random.
         """
         rows = np.unique(np.linspace(0, len(front) - 1, MAX_DESIGNS).astype(np.intp))
         self.designs = designs = front.take(rows)
-        """The designs that it starts from."""
+        """The designs from which it starts."""
         spares = sufficient_spare_nodes(job, designs.plans).tolist()
         intervals = _intervals_s(job, designs.plans)
         self._tuners = [
@@ -63,7 +63,7 @@ class Refinement(SearchAlgorithm):
 
     @property
     def num_designs(self) -> int:
-        """Designs that will be suggested in all."""
+        """Total number of designs that will be suggested."""
         return self._num_left * len(self._tuners)
 
     def suggest(self) -> PlanTable:
@@ -74,7 +74,7 @@ class Refinement(SearchAlgorithm):
         return PlanTable.concatenate([tuner.ask() for tuner in self._tuners])
 
     def update(self, results: Results) -> None:
-        """Tells every front design's study of Optuna what its change came to."""
+        """Reports the result of each change to the Optuna study of its front design."""
         for tuner, values, excess in zip(self._tuners, results.values, results.excess.tolist(), strict=True):
             tuner.tell(values, excess)
 
@@ -85,14 +85,14 @@ class _Tuner:
     def __init__(
         self, job: Job, start: Evaluation, most_spares: int, intervals_s: Mapping[str, float], seed: int
     ) -> None:
-        """Begins with what the design comes to as it is.
+        """Begins with the result of the unchanged design.
 
         Args:
             job: the job.
             start: the design, one row.
-            most_spares: spare nodes that suffice for it.
-            intervals_s: best expected interval between saves, by each scheme that it can have.
-            seed: of the sampler.
+            most_spares: number of spare nodes that is enough for it.
+            intervals_s: best expected checkpoint interval for each scheme that it can have.
+            seed: seed of the sampler.
         """
         import optuna
 
@@ -135,7 +135,7 @@ class _Tuner:
         return has_other_intervals(self._job) and scheme != CheckpointScheme.NONE.value
 
     def _as_it_is(self) -> dict[str, float | str]:
-        """The design as a trial."""
+        """The unchanged design as a trial."""
         plans = self._start.plans
         scheme = CheckpointScheme.from_code(int(plans.checkpoint_scheme[0])).value
         trial: dict[str, float | str] = {
@@ -148,14 +148,14 @@ class _Tuner:
         return trial
 
     def tell(self, values: Floats, excess: float) -> None:
-        """Reports what the design came to: mean logarithm of its objectives relative to the start, plus what it breaks.
+        """Reports the loss of the design: mean logarithm of its objectives relative to the start, plus a penalty for excess.
 
         Args:
             values: its objectives, `(k,)`.
-            excess: by how much it exceeds limits.
+            excess: its total excess over limits.
         """
         assert self._trial is not None, "tell follows ask"
-        with np.errstate(divide="ignore", invalid="ignore"):  # what costs nothing stays as it is
+        with np.errstate(divide="ignore", invalid="ignore"):  # what costs nothing stays unchanged
             ratios = values / self._start.objectives(self._job)[0]
         weights = np.array(self._job.objective_weights)
         self._study.tell(self._trial, _mean_log(ratios, weights) + PENALTY * min(excess, 1e6))

@@ -1,8 +1,8 @@
 """Which designs are likely to be on the front? Rounds of the most promising ones, by estimates that each round corrects.
 
-The estimates cost a twentieth of the simulations or less, so a large pool of designs can be looked at for each one that is
-simulated: pre-screening as in model-assisted evolution (Emmerich, Giannakoglou and Naujoks, IEEE Trans. Evol. Comp. 10(4),
-2006), by bounds that are known anyway.
+An estimate costs at most a twentieth of a simulation, so many designs can be considered for each one that is simulated. This
+is pre-screening as in model-assisted evolution (Emmerich, Giannakoglou and Naujoks, IEEE Trans. Evol. Comp. 10(4), 2006),
+based on bounds that are known anyway.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from studies.searchers.tuning import Tuning
 POOL_SIZE = 8_000
 """Designs that are estimated in each round: half of them the best by their bounds, half of them at random."""
 MOST_SHORTFALL = 0.2
-"""Once the most promising design is estimated to be a fifth away from the front, there is nothing left to screen."""
+"""Screening ends when even the most promising design is estimated to be this far from the front."""
 
 
 @final
 class Screening(SearchAlgorithm):
-    """Suggests a first generation, and then in rounds what is estimated to come onto the front."""
+    """Suggests a first generation, and then, in rounds, the designs estimated to reach the front."""
 
     stage: ClassVar[str] = "screening by estimates"
 
@@ -41,9 +41,9 @@ class Screening(SearchAlgorithm):
         Args:
             space: where designs are taken from; has at least one.
             estimator: learns from what is simulated here; knows nothing yet.
-            num_designs: how many are suggested in all, about.
-            tuning: how many of them come first, and in how many rounds the others.
-            seed: of everything random.
+            num_designs: approximate number of suggestions in total.
+            tuning: how many of them come first, and in how many rounds the rest is suggested.
+            seed: seed of everything random.
         """
         self._space = space
         self._estimator = estimator
@@ -63,7 +63,7 @@ class Screening(SearchAlgorithm):
         return self._suggested
 
     def update(self, results: Results) -> None:
-        """Corrects the estimates."""
+        """Updates the estimates."""
         self._estimator.learn(self._suggested, results)
 
     def _most_promising(self, size: int) -> PlanTable:
@@ -78,16 +78,16 @@ class Screening(SearchAlgorithm):
         return pool.take(order[shortfalls[order] <= MOST_SHORTFALL])
 
     def _half_by_chance(self, order: NDArray[np.intp], size: int) -> NDArray[np.intp]:
-        """The first rows of an order, and as many of the others at random.
+        """The first rows of an order, and equally many of the others at random.
 
-        While nothing keeps the limits, estimates may be wrong about all that they have to tell apart.
+        As long as no design keeps the limits, the estimates may be wrong about every difference that matters.
         """
         first, others = np.split(order, [math.ceil(size / 2)])
         drawn = self._random.choice(others, min(len(others), size // 2), replace=False)
         return np.concatenate([first, drawn])
 
     def _pool_rows(self) -> NDArray[np.intp]:
-        """Layouts whose designs are estimated: all, or the best by their bounds and as many at random."""
+        """Layouts whose designs are estimated: all, or the best by their bounds and equally many at random."""
         layouts = self._space.layouts
         num_layouts = max(1, POOL_SIZE * len(layouts) // self._space.num_designs)
         if num_layouts >= len(layouts):

@@ -1,7 +1,7 @@
 """Where does a search begin? At the layouts whose bounds nothing beats, in the corners of the space, and at random.
 
-The bounds are within a few per cent of what a simulation says (`constraints.step_bound`), so their front is most of the
-way to the front that is sought, before anything is simulated.
+The bounds are within a few per cent of simulated values (`constraints.step_bound`), so their front is close to the sought
+front before anything is simulated.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from studies.designs.knobs import Knobs
 from studies.searchers.estimates import LEAST_VALUE, bounds_of
 
 FRONT_SHARE = 0.8
-"""Share of a first generation that comes from the front of the bounds; of later restarts, from the corners."""
+"""Share of a first generation that comes from the front of the bounds; in later restarts, from the corners."""
 CORNERS = ("memory_fraction", "num_gpus", "power_w", "deadline_days", "budget_usd", "carbon_kgco2e")
 """Bounds whose least values are corners of the space; tests compare them with those that CP-SAT finds."""
 NEAREST_PER_PLACE = 10
-"""Layouts with the least product of their bounds, for each place, whose fronts say which others can be left out."""
+"""Layouts per place, with the least products of their bounds, whose fronts show which other layouts can be left out."""
 _Rows = NDArray[np.intp]
 
 
@@ -32,10 +32,10 @@ def first_designs(space: Space, size: int, restart: int, seed: int) -> PlanTable
     """Returns the designs `(size,)` with which a search begins, fewer where the space has fewer layouts.
 
     Args:
-        space: has at least one layout.
-        size: designs that are wanted, each of another layout.
+        space: a space with at least one layout.
+        size: number of designs wanted, each with a different layout.
         restart: 0 begins at the front of the bounds, all others in the corners.
-        seed: of the layouts that are drawn at random, and of how each is run.
+        seed: seed of the layouts that are drawn at random, and of how each is run.
     """
     random = np.random.default_rng(seed)
     most = int(FRONT_SHARE * size)
@@ -50,15 +50,15 @@ def first_designs(space: Space, size: int, restart: int, seed: int) -> PlanTable
 def first_rows(
     space: Space, knobs: Knobs, size: int, restart: int, seed: int, front: PlanTable | None = None
 ) -> Integers:
-    """Returns the same designs as index rows `(size, k)`; restart 0 goes on from a front that was found before.
+    """Returns the same designs as index rows `(size, k)`; restart 0 continues from a front that was found before.
 
     Args:
-        space: has at least one layout.
+        space: a space with at least one layout.
         knobs: encode designs.
-        size: rows that are wanted.
+        size: number of rows wanted.
         restart: see `first_designs`.
         seed: see `first_designs`.
-        front: designs that were found before; half of the first generation at most.
+        front: designs that were found before; they fill at most half of the first generation.
     """
     rows = knobs.encode(first_designs(space, size, restart, seed))
     if front is not None and restart == 0:
@@ -69,7 +69,7 @@ def first_rows(
 
 
 def _front(space: Space, most: int) -> _Rows:
-    """Layouts on the front of the bounds, then on the front of the others, and so on."""
+    """Layouts on the front of the bounds, then on the front of the remaining ones, and so on."""
     values = bounds_of(space.job, space.kept_bounds)
     left = near_fronts(values, most)
     chosen = left[:0]
@@ -81,10 +81,10 @@ def _front(space: Space, most: int) -> _Rows:
 
 
 def near_fronts(values: Floats, most: int) -> _Rows:
-    """Returns rows that may be among the first `most` of the fronts one behind another; all where that cannot be said.
+    """Returns rows that may be among the first `most` in the order of successive fronts; all rows if none can be ruled out.
 
-    What lies behind the m-th front of some rows lies behind the m-th front of all rows, too. So where the rows with the
-    least products have enough on their first m fronts, none behind the last of these is needed.
+    A row behind the m-th front of some rows is also behind the m-th front of all rows. So if the rows with the least
+    products have enough rows on their first m fronts, no row behind the last of these fronts is needed.
     """
     products = np.log(np.maximum(values, LEAST_VALUE)).sum(axis=1)
     nearest = least_rows(products, NEAREST_PER_PLACE * most)
@@ -92,7 +92,7 @@ def near_fronts(values: Floats, most: int) -> _Rows:
     num_found, front, left = 0, nearest[:0], nearest
     while num_found < most and len(others):
         rows = front_rows(values[left])
-        if len(rows) == 0:  # too few to say anything
+        if len(rows) == 0:  # too few to rule anything out
             return np.arange(len(values))
         num_found, front, left = num_found + len(rows), left[rows], np.delete(left, rows)
     others = others[~_is_behind(values[others], values[front])]
@@ -100,7 +100,7 @@ def near_fronts(values: Floats, most: int) -> _Rows:
 
 
 def least_rows(values: Floats, size: int) -> _Rows:
-    """Returns the rows of the `size` least of many values, the first ones of equals, without sorting the others."""
+    """Returns the rows of the `size` least of many values, first come first for ties, without sorting the rest."""
     size = min(size, len(values))
     if size == 0:
         return np.zeros(0, dtype=np.intp)
@@ -110,7 +110,7 @@ def least_rows(values: Floats, size: int) -> _Rows:
 
 @compiled
 def _is_behind(values: Floats, points: Floats) -> Booleans:
-    """Which rows `(n, k)` are nowhere better and somewhere worse than one of the points `(m, k)`, `(n,)`."""
+    """Which rows `(n, k)` are dominated (nowhere better, somewhere worse) by one of the points `(m, k)`, `(n,)`."""
     is_behind = np.zeros(len(values), dtype=np.bool_)
     for row in range(len(values)):
         for point in range(len(points)):
@@ -127,7 +127,7 @@ def _is_behind(values: Floats, points: Floats) -> Booleans:
 
 
 def _corners(bounds: BoundTable, most: int) -> _Rows:
-    """Layouts with the least values of every bound, as many of each."""
+    """Layouts with the least values of every bound, equally many for each bound."""
     each = max(1, most // len(CORNERS))
     least = [np.argsort(getattr(bounds, name), kind="stable")[:each] for name in CORNERS]
     return np.unique(np.concatenate(least))[:most]

@@ -1,4 +1,4 @@
-"""When has a search done enough? Rules by evaluations, by seconds, and by how little the front still gains."""
+"""When should a search stop? Rules by evaluations, by seconds, and by how little the front still improves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from studies.designs.archive import Archive
 from studies.evaluation.evaluator import Evaluator
 
 BEYOND_WORST = 1.1
-"""The volume is measured up to this multiple of the worst values of the fronts that are compared."""
+"""The hypervolume is measured up to this multiple of the worst values of the compared fronts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,16 +22,16 @@ class Budget:
     """How much a part of a search may spend."""
 
     num_evaluations: int
-    """Designs that the study may have evaluated when the part ends."""
+    """Number of evaluations of the study at which the part ends."""
     max_seconds: float | None = None
-    """Seconds that the study may have been running; `None`: any."""
+    """Running time of the study, in seconds, at which the part ends; `None`: unlimited."""
     num_stagnant: int | None = None
     """Evaluations without a better front after which the part ends; `None`: never."""
 
 
 @final
 class StopRules:
-    """Says, after every batch, whether a part of a search is to end; each rule decides alone."""
+    """Decides after every batch whether a part of a search ends; any rule suffices."""
 
     def __init__(self, job: Job, archive: Archive, evaluator: Evaluator, budget: Budget) -> None:
         self._job = job
@@ -47,13 +47,13 @@ class StopRules:
         return max(0, self._budget.num_evaluations - self._archive.num_evaluated)
 
     def are_met(self) -> bool:
-        """Whether the part is to end now."""
+        """Whether the part should end now."""
         max_seconds = self._budget.max_seconds
         is_late = max_seconds is not None and self._evaluator.elapsed_s() >= max_seconds
         return self.num_left == 0 or is_late or self._stagnates()
 
     def _stagnates(self) -> bool:
-        """Whether the front has gained too little since as many evaluations as the rule allows."""
+        """Whether the front has gained too little over the number of evaluations that the rule allows."""
         allowed = self._budget.num_stagnant
         if allowed is None or self._archive.num_evaluated - self._checked_at < allowed:
             return False
@@ -63,7 +63,7 @@ class StopRules:
 
 
 def gained_fraction(before: Floats, now: Floats) -> float:
-    """Returns by which share the volume that a front dominates has grown; infinite from nothing.
+    """Returns the relative growth of the hypervolume of a front; infinite if it was 0.
 
     Args:
         before: objectives of the front, `(m, k)`.

@@ -1,8 +1,8 @@
 """How does a child differ from its parents? Crossover and mutation of one index row after another, compiled.
 
 Simulated binary crossover (Deb and Agrawal, Complex Systems 9, 1995) and polynomial mutation (Deb and Goyal, 1996), rounded
-to indices of knobs. A generation takes tens of thousands of tries where most neighbours of a population are known already;
-here only knobs that do change cost a power.
+to indices of knobs. A generation takes tens of thousands of tries if most neighbours of a population are already known, so
+powers are computed only for knobs that change.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from simulator.compiled import compiled, inlined
 from simulator.table import Floats, Integers
 
 EXCHANGE_PROBABILITY = 0.5
-"""Of a knob to take part in a crossover."""
+"""Probability that a knob takes part in a crossover."""
 
 
 class Spread(NamedTuple):
-    """How far children fall from their parents."""
+    """How far children are from their parents."""
 
     crossover_probability: float
-    """Of a pair to have a child between them rather than a copy of the mother."""
+    """Probability that a pair has a child between them rather than a copy of the mother."""
     crossover_eta: float
     mutation_probability: float
-    """Of each knob that has more than one value."""
+    """Probability of a mutation, for each knob that has more than one value."""
     mutation_eta: float
 
 
 def num_draws(num_knobs: int) -> int:
-    """Returns how many random numbers make a child: one for the pair, then two for each knob."""
+    """Returns how many random numbers a child takes: one for the pair, then two for each knob."""
     return 1 + 2 * num_knobs
 
 
@@ -43,8 +43,8 @@ def varied(
     Args:
         mothers: index rows `(n, k)`.
         fathers: index rows `(n, k)`.
-        largest: index of each knob, `(k,)`.
-        spread: how far children fall.
+        largest: largest index of each knob, `(k,)`.
+        spread: how far children are from their parents.
         draws: uniform in [0, 1), `(n, num_draws(k))`.
     """
     children = mothers.copy()
@@ -75,7 +75,7 @@ def _crossed(mother: float, father: float, drawn: float, eta: float) -> float:
 
 @inlined
 def _step(drawn: float, eta: float) -> float:
-    """A step of at most 1 to either side, more likely a short one."""
+    """A step of at most 1 to either side; short steps are more likely."""
     power = 1.0 / (eta + 1.0)
     if drawn < 0.5:
         return float((2.0 * drawn) ** power) - 1.0

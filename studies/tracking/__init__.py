@@ -1,1 +1,1 @@
-"""How does a study reach MLflow? Runs, tables and curves, and the store that takes them."""
+"""How does a study reach MLflow? Runs, tables and curves, and the store that receives them."""

@@ -1,9 +1,9 @@
 """How do columns of designs become rows of MLflow's tables quickly? Inside the database, from one wide temporary table.
 
-A design is some fifty rows of five tables. Handing each row to the database costs more than keeping it, so the designs
-are handed over once, one row each with a column for every parameter, metric and tag; the database makes MLflow's rows of
-them itself, key by key in the order of its indexes. That relies on the layout of the five tables, so the layout is
-compared with the one known here first.
+A design is about fifty rows in five tables. Sending each row to the database costs more than storing it. So the designs are
+sent once, one row each with a column for every parameter, metric and tag, and the database itself makes MLflow's rows from
+them, key by key in the order of its indexes. This relies on the layout of the five tables, so the layout is first compared
+with the one known here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from studies.tracking.run_table import RunTable
 
 DESIGNS_PER_TRANSACTION = 2_000
-"""About 0.4 s of writing, during which other writers of the store wait."""
+"""About 0.4 s of writing, during which other writers to the store wait."""
 
 KNOWN_DATABASES = ("sqlite", "postgresql")
-"""Where the statements below are tested."""
+"""Databases on which the statements below are tested."""
 
 LARGEST_FLOAT = float(np.finfo(np.float64).max)
 """What MLflow's database stores write in place of infinity (SqlAlchemyStore.sanitize_metric_value)."""
@@ -42,7 +42,7 @@ KNOWN_COLUMNS: Mapping[str, str] = {
     "latest_metrics": _METRIC_COLUMNS,
     "tags": _TEXT_COLUMNS,
 }
-"""The layout that the rows below are made for: unchanged from MLflow 2.22 to 3.17."""
+"""The layout for which the rows below are made: unchanged from MLflow 2.22 to 3.17."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Family:
 
 
 def bulk_engine(client: MlflowClient) -> tuple[sa.Engine | None, str]:
-    """Returns the engine of the client's own store, or None and what forbids writing rows through it."""
+    """Returns the engine of the client's own store, or None and the reason why rows cannot be written through it."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     store = getattr(getattr(client, "_tracking_client", None), "store", None)
@@ -98,8 +98,8 @@ def _unknown_columns() -> list[str]:
 
 def write_rows(engine: sa.Engine, family: Family, designs: RunTable) -> None:
     """Writes one finished run per design, in transactions of `DESIGNS_PER_TRANSACTION`."""
-    # One random tail per call keeps ids unique; time and serial number in front keep them in order, and
-    # with that every insertion at the end of the database's indexes.
+    # One random suffix per call keeps ids unique. Time and serial number in front keep them in order, so every insertion
+    # is at the end of the database's indexes.
     tail = uuid.uuid4().hex[:12]
     wide = _wide_table(f"designs_{tail}", designs)
     statements = list(_statements(wide, family, designs))
@@ -122,7 +122,7 @@ def write_rows(engine: sa.Engine, family: Family, designs: RunTable) -> None:
 
 
 def _wide_table(name: str, designs: RunTable) -> sa.Table:
-    """Describes the temporary table; its columns have numbers, since a key may be any text."""
+    """Describes the temporary table; its columns are numbered, since a key may be any text."""
     import sqlalchemy as sa
 
     common = [sa.Column(column, sa.Text) for column in ("run_uuid", "name", "artifact_uri")]
@@ -144,7 +144,7 @@ def _wide_rows(
     """Returns the rows of some designs, in the order of the columns; a metric that is not a number is None."""
     from mlflow.utils.uri import append_to_uri_path
 
-    # MLflow takes an address apart to add a folder: once for all runs, whose ids are all alike.
+    # MLflow parses an address to add a folder, so this is done once for all runs, whose ids have the same form.
     folder = str(append_to_uri_path(family.artifact_location, ids[0], "artifacts"))  # type: ignore[no-untyped-call]
     columns: list[Sequence[str] | list[float | None]] = [
         ids,
@@ -163,7 +163,7 @@ def _wide_rows(
 
 def _fill(connection: sa.Connection, wide: sa.Table, rows: list[tuple[str | float | None, ...]]) -> None:
     if connection.dialect.name == "sqlite":
-        # Past SQLAlchemy, which would look at every value: SQLite takes our types as they are.
+        # Bypasses SQLAlchemy, which would inspect every value: SQLite takes our types as they are.
         marks = ", ".join("?" * len(wide.columns))
         connection.exec_driver_sql(f"INSERT INTO {wide.name} VALUES ({marks})", rows)  # noqa: S608 (a name of ours)
         return
@@ -171,11 +171,11 @@ def _fill(connection: sa.Connection, wide: sa.Table, rows: list[tuple[str | floa
     connection.execute(wide.insert(), [dict(zip(names, row, strict=True)) for row in rows])
 
 
-# MLflow's tables: what the database makes of it
+# MLflow's tables, which the database fills from it
 
 
 def _statements(wide: sa.Table, family: Family, designs: RunTable) -> Iterator[sa.Insert]:
-    """Yields what copies the designs of the wide table into MLflow's tables, in the order of their primary keys."""
+    """Yields the statements that copy designs from the wide table into MLflow's tables, in the order of primary keys."""
     import sqlalchemy as sa
 
     tables = _tables()

@@ -1,8 +1,8 @@
 """How do thousands of designs become MLflow runs quickly? As rows, written straight into the tracking store.
 
-MLflow has no call that makes many runs at once, and one run through its API costs about 10 ms. A store with
-a database behind it can instead be filled through its own engine (`studies.tracking.bulk_rows`). Where there is a server
-instead of a database, or a database that is not known, the runs are made through the API, and the outcome says so.
+MLflow has no call that creates many runs at once, and each run takes about 10 ms through its API. A store with a database
+can instead be filled through its own engine (`studies.tracking.bulk_rows`). With a server instead of a database, or with an
+unknown database, the runs are created through the API, and the outcome says so.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 NUM_API_THREADS = 4
-"""Concurrent requests to a tracking server; more only queue up in it."""
+"""Concurrent requests to a tracking server; more would only queue up there."""
 
 Way = Literal["bulk", "api"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BulkOutcome:
-    """What became of a table of runs."""
-
+    """How a table of runs was written."""
     num_runs: int
     """Runs written."""
     way: Way
     """`bulk`: straight into the database; `api`: one by one through MLflow's interface."""
     reason: str
-    """Why not `bulk`; empty when it was."""
+    """Why `bulk` was not used; empty if it was."""
 
 
 def write_runs(
@@ -53,10 +52,10 @@ def write_runs(
         parent_run_id: run under which the interface shows the designs.
         designs: the runs to write.
         started_at_ms: start and end of every run, milliseconds since 1970 (UTC); ids sort by it.
-        way: `api` forgoes the bulk way even where it is possible.
+        way: `api` avoids bulk writing even where it is possible.
 
     Raises:
-        TrackingError: the store cannot be used; whole transactions that came before stay.
+        TrackingError: the store cannot be used; transactions that were completed before remain.
     """
     with mlflow_at(store_uri):
         from mlflow import MlflowClient

@@ -1,4 +1,4 @@
-"""What is written down of every evaluated design? The columns of the design table and of the designs' MLflow runs."""
+"""What is recorded of every evaluated design? The columns of the design table and of the designs' MLflow runs."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ RUN_METRICS = (
     "used_checkpoint_interval_s",
     "excess",
 )
-"""Figures by which designs are searched and compared in MLflow, beside the objectives of the job; the design table has all
-of them. Every figure of every run costs two rows of the store."""
+"""Figures by which designs are searched and compared in MLflow, in addition to the job's objectives. The design table has
+all figures; in MLflow every figure of every run costs two rows of the store."""
 OBJECTIVE_COLUMNS = {
     Objective.TIME: "time_to_train_days",
     Objective.COST: "cost_usd",
@@ -51,7 +51,7 @@ OBJECTIVE_COLUMNS = {
     Objective.DEADLINE_RISK: "deadline_risk",
     Objective.BUDGET_RISK: "budget_risk",
 }
-"""Columns of the design table by the objectives that they hold."""
+"""Columns of the design table by the objective that they contain."""
 
 Columns = dict[str, NDArray[np.generic]]
 
@@ -68,7 +68,7 @@ def design_columns(job: Job, evaluation: Evaluation, ids: Integers, stage: str) 
 
 
 def plan_columns(job: Job, plans: PlanTable) -> Columns:
-    """Returns the decisions, choices as words."""
+    """Returns the decisions, with choices as words."""
     accelerators = np.array([offer.accelerator.id for offer in job.offers])
     columns: Columns = {"accelerator": accelerators[plans.offer]}
     for name, column in plans.columns().items():
@@ -78,7 +78,7 @@ def plan_columns(job: Job, plans: PlanTable) -> Columns:
 
 
 def _metric_columns(evaluation: Evaluation) -> Columns:
-    """Returns what came out."""
+    """Returns the results."""
     scores, run, steps = evaluation.scores, evaluation.outcomes.run, evaluation.outcomes.steps
     summary = evaluation.outcomes.summary
     excess = {f"excess_{name}": column for name, column in evaluation.excess.columns().items()}
@@ -118,14 +118,13 @@ def _metric_columns(evaluation: Evaluation) -> Columns:
 
 @dataclass(frozen=True, kw_only=True)
 class Marks:
-    """By what the designs of a study are told apart in MLflow."""
-
+    """How the designs of a study are marked in MLflow."""
     front: frozenset[int]
-    """Numbers of the designs on the front, on which those that hardly differ count once."""
+    """Numbers of the designs on the front; designs that hardly differ count once."""
     recommended: int | None
     """Number of the recommended design, if there is one."""
     tied: frozenset[int] = frozenset()
-    """Numbers of the designs that the model cannot tell from the recommended one."""
+    """Numbers of the designs that the model cannot distinguish from the recommended one."""
 
 
 def _run_metrics(job: Job) -> tuple[str, ...]:
@@ -141,15 +140,15 @@ def run_name(number: int, study: str) -> str:
 def design_runs(
     job: Job, evaluation: Evaluation, ids: Integers, marks: Marks, rank_of: Sequence[str]
 ) -> RunTable:
-    """Returns designs as MLflow shows them: decisions as parameters, figures as metrics, what they are as tags.
+    """Returns designs as MLflow shows them: decisions as parameters, figures as metrics, marks as tags.
 
-    Of the designs that no other one beats, those that are not on the front are near it: they are its near-equals, or equals.
+    Non-dominated designs that are not on the front are marked as near it: they are equal, or nearly equal, to designs on it.
 
     Args:
         job: the question.
         evaluation: the designs.
         ids: their numbers, `(n,)`.
-        marks: by what they are told apart.
+        marks: how they are marked.
         rank_of: their ranks among all designs of the study, `(n,)`.
     """
     params = {
@@ -180,7 +179,7 @@ def design_runs(
 
 
 def ranks(job: Job, evaluation: Evaluation) -> list[str]:
-    """Returns the rank of each design: 1 for those that no other one here beats, 2 when these are taken away, and so on.
+    """Returns the rank of each design: 1 if no other one here beats it, 2 if none does once these are removed, and so on.
 
     Designs that break a limit or never end have `none`.
     """
@@ -195,7 +194,7 @@ def ranks(job: Job, evaluation: Evaluation) -> list[str]:
 
 
 def _used_intervals(evaluation: Evaluation) -> list[str]:
-    """Training between saves as it was simulated, since a plan that leaves it open names none."""
+    """Checkpoint intervals as simulated, since a plan that leaves the interval open names none."""
     never = evaluation.plans.checkpoint_scheme == CheckpointScheme.NONE.code
     used_s = evaluation.outcomes.run.checkpoint_interval_s.tolist()
     return [

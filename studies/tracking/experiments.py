@@ -1,4 +1,4 @@
-"""Which experiment does a study belong to, and does MLflow take its names and texts? Looked at before a run is made."""
+"""Which experiment does a study belong to, and does MLflow accept its names and texts? Checked before a run is created."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 TAGGED_SOFTWARE = ("capplan", "numpy", "pymoo", "optuna", "ortools", "mlflow")
-"""Distributions on whose version the result of a study can depend."""
+"""Distributions on whose versions the result of a study can depend."""
 
 
 def experiment_id(client: MlflowClient, uri: str, name: str) -> str:
-    """Returns the experiment's id; makes the experiment when it is missing."""
+    """Returns the experiment's id; creates a missing experiment."""
     from mlflow.exceptions import MlflowException
 
     location = _location(uri)
@@ -37,7 +37,7 @@ def experiment_id(client: MlflowClient, uri: str, name: str) -> str:
     if found is None:
         try:
             return str(client.create_experiment(name, location))
-        except MlflowException:  # another study may have made it in the meantime
+        except MlflowException:  # another study may have created it in the meantime
             found = client.get_experiment_by_name(name)
             if found is None:
                 raise
@@ -52,7 +52,7 @@ def experiment_id(client: MlflowClient, uri: str, name: str) -> str:
 
 
 def _location(uri: str) -> str | None:
-    """Where a new experiment keeps its files: beside the database, or in the working folder; a server knows itself."""
+    """Where a new experiment keeps its files: next to the database, or in the working folder; a server decides itself."""
     if is_server(uri):
         return None
     file = sqlite_file(uri) or DEFAULT_FOLDER.resolve() / "mlflow.db"
@@ -60,7 +60,7 @@ def _location(uri: str) -> str | None:
 
 
 def check_asked(experiment: str, run_name: str, params: Mapping[str, str], tags: Mapping[str, str]) -> None:
-    """Raises a StudyError for a name or a text that MLflow does not take."""
+    """Raises a StudyError for a name or a text that MLflow does not accept."""
     for what, name in (("experiment", experiment), ("run name", run_name)):
         if not name.strip():
             raise StudyError(f"{what} is empty: give it a name by which people will find it")
@@ -72,7 +72,7 @@ def check_asked(experiment: str, run_name: str, params: Mapping[str, str], tags:
 
 
 def software_tags() -> dict[str, str]:
-    """Returns the versions of what a study's result depends on, such as `numpy_version`."""
+    """Returns the versions of the software on which a study's result depends, such as `numpy_version`."""
     tags = {"python_version": platform.python_version()}
     for name in TAGGED_SOFTWARE:
         try:

@@ -1,4 +1,4 @@
-"""Why does a server of MLflow not do what it was asked? In plain words, with who named it and what to look at."""
+"""Why does an MLflow server not do what it was asked? In plain words, with where it was named and what to check."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from simulator.argument_names import Argument
 
 CONNECT_TIMEOUT_S = 10
-"""How long a server may take to answer the first time."""
+"""How long a server may take for its first answer."""
 TRACKING_URI_VARIABLE = "MLFLOW_TRACKING_URI"
-"""Variable of the environment that names a store where no argument does."""
+"""Environment variable that names a store if no argument does."""
 
 _NO_SERVER = "something else than a server of MLflow answers there"
 _STATUS = re.compile(r"failed with error code (\d{3})|too many (\d{3}) error responses")
-"""How MLflow and urllib3 tell of the status with which a server refused."""
+"""How MLflow and urllib3 report the status with which a server refused."""
 _MAY_NOT = (401, 403)
 _FIRST_OF_ITS_OWN = 500
 """From this status on an error is the server's own."""
@@ -29,13 +29,13 @@ def is_server(uri: str) -> bool:
 
 
 def given_by(uri: str) -> str:
-    """Returns by which argument or variable a server was named."""
+    """Returns the argument or variable that named a server."""
     is_variable = os.environ.get(TRACKING_URI_VARIABLE) == uri
     return TRACKING_URI_VARIABLE if is_variable else Argument("tracking_uri")
 
 
 def check_server(uri: str) -> None:
-    """Raises, within `mlflow_at`, when nothing answers; whether we are let in shows in the first real request."""
+    """Raises, within `mlflow_at`, if nothing answers; missing permission shows only in the first real request."""
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
 
@@ -50,7 +50,7 @@ def check_server(uri: str) -> None:
 
 
 def server_words(error: BaseException) -> str:
-    """Returns why a server could not be used, and what to look at; nothing where it is not known."""
+    """Returns why a server could not be used, and what to check; empty if unknown."""
     for cause in _causes(error):
         match cause:
             case socket.gaierror():
@@ -79,7 +79,7 @@ def _status_words(status: int) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yields what an error was raised for, outermost first."""
+    """Yields an error's chain of causes, outermost first."""
     cause = error.__cause__ or error.__context__
     while cause is not None:
         yield cause

@@ -1,7 +1,7 @@
-"""How do we speak with MLflow? Quietly, in errors that name the store and the reason, and leaving no trace.
+"""How do we talk to MLflow? Quietly, with errors that name the store and the reason, and without side effects.
 
-Inside `mlflow_at` nothing is logged, printed, warned about or reported to MLflow's makers, and afterwards all
-settings are as they were; whatever fails is a `TrackingError` without the store's password in it.
+Inside `mlflow_at` nothing is logged, printed, warned about or reported to MLflow's makers, and afterwards all settings are
+restored. Every failure is a `TrackingError` without the store's password in it.
 """
 
 from __future__ import annotations
@@ -36,44 +36,44 @@ MAX_TAG_CHARACTERS = 8_000
 """Limits of MLflow's client and REST interface (mlflow/utils/validation.py, MLflow 3.17)."""
 
 CACHE_KIB = 64_000
-"""Memory of an SQLite connection that writes many rows; a tenth faster than with the 2 MB that are usual."""
+"""Cache of an SQLite connection that writes many rows; a tenth faster than with the usual 2 MB."""
 
 BUSY_TIMEOUT_MS = 20_000
-"""How long SQLite waits for another writer: what MLflow's own sessions wait."""
+"""How long SQLite waits for another writer: as long as MLflow's own sessions."""
 
 ANALYSED_ROWS = 1_000
-"""Rows of an index that SQLite looks at to guess how many are alike."""
+"""Rows of an index that SQLite samples to estimate how many are equal."""
 
 MAX_REASON_CHARACTERS = 500
 """Databases quote whole statements in their errors; the reason comes first."""
 
 STORE_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "file", "databricks")
-"""Stores that MLflow has of itself; databases may name their driver, too, as in `postgresql+psycopg://`."""
+"""Stores that MLflow supports natively; databases may also name a driver, as in `postgresql+psycopg://`."""
 _IN_MEMORY = re.compile(
     r"sqlite(\+\w+)?:/*(:memory:|file::memory:.*|.*[?&]mode=memory.*)?(\?.*)?", re.IGNORECASE
 )
-"""Addresses of stores that end with the process that made them."""
+"""Addresses of stores that end with the process that created them."""
 _SCHEME = re.compile(r"([a-z][\w.-]+)(\+[\w.-]+)?:", re.IGNORECASE)
-"""Beginning of an address; paths have none, and the letter of a drive is none."""
+"""Scheme of an address; paths have none, and a drive letter is none."""
 
 LOGGERS = ("mlflow", "alembic", "urllib3")
-"""Who writes to a log what becomes an error here anyway."""
+"""Loggers of messages that become errors here anyway."""
 
 _PACKAGES = {
     "psycopg2": "pip install 'capplan[postgres]'",
     "psycopg": "write postgresql+psycopg2:// and pip install 'capplan[postgres]', or pip install 'psycopg[binary]'",
     "MySQLdb": "write mysql+pymysql:// and pip install pymysql, or pip install mysqlclient",
 }
-"""By a module that is not there, how its database can be reached, where its package is called otherwise."""
+"""By missing module, how its database can be reached if the package has another name."""
 _FOLDER_STORE = "filesystem tracking backend"
-"""What MLflow calls a folder of runs where it refuses one."""
+"""What MLflow calls a folder of runs when it refuses one."""
 _SETTINGS = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 _PATIENCE = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
-"""How long to try a server, unless the user says otherwise: MLflow itself would try for minutes, and a study waits."""
+"""How long to try a server, unless the user says otherwise: MLflow would try for minutes while the study waits."""
 _PASSWORDS = (
     re.compile(r"://[^/:@]*:(.*)@"),
     re.compile(r"[?&](?:\w*password|passwd|pwd|\w*token)=([^&]+)", re.IGNORECASE),
@@ -82,7 +82,7 @@ _PASSWORDS = (
 
 @contextmanager
 def mlflow_at(uri: str) -> Iterator[None]:
-    """Inside it MLflow is silent, and whatever fails is a TrackingError that names `uri` and the reason."""
+    """Silences MLflow inside the context and turns every failure into a TrackingError that names `uri` and the reason."""
     with _QUIET.shared():
         from alembic.util import CommandError
         from mlflow.exceptions import MlflowException
@@ -92,7 +92,7 @@ def mlflow_at(uri: str) -> Iterator[None]:
         try:
             yield
         except failures as error:
-            # A cause that quotes the address would show the password in its traceback.
+            # A cause that quotes the address would show the password in the traceback.
             cause = None if any(password in str(error) for password in _passwords(uri)) else error
             given = (" (", given_by(uri), ")") if is_server(uri) else ()
             reason = f": {_reason(uri, error)}"
@@ -105,9 +105,9 @@ def without_password(uri: str) -> str:
 
 
 def check_scheme(uri: str, source: str) -> None:
-    """Raises an InputError for the address of a store that MLflow cannot have, or that would not outlive the command.
+    """Raises an InputError for the address of a store that MLflow does not support, or that would not outlive the command.
 
-    Whether it is there is looked at later.
+    Whether the store exists is checked later.
 
     Args:
         uri: the address.
@@ -127,7 +127,7 @@ def check_scheme(uri: str, source: str) -> None:
 
 
 def origin_tags() -> dict[str, str]:
-    """Returns the tags with which MLflow's interface says who recorded a run, and with what."""
+    """Returns the tags from which MLflow's interface shows who recorded a run, and with what."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container's user may have no name
@@ -136,7 +136,7 @@ def origin_tags() -> dict[str, str]:
 
 
 def check_key(kind: str, key: str) -> None:
-    """Raises a StudyError for a name that MLflow does not take."""
+    """Raises a StudyError for a name that MLflow does not accept."""
     # MLflow's rule: a key may become a file name and must not point elsewhere.
     points_elsewhere = posixpath.normpath(key) != key or key.startswith(("/", "..")) or key == "."
     if points_elsewhere or not re.fullmatch(rf"[/\w.\- :]{{1,{MAX_KEY_CHARACTERS}}}", key):
@@ -145,7 +145,7 @@ def check_key(kind: str, key: str) -> None:
 
 
 def check_texts(what: str, texts: Sequence[str], max_characters: int) -> None:
-    """Raises a StudyError when one of the texts is longer than MLflow takes."""
+    """Raises a StudyError if one of the texts is longer than MLflow accepts."""
     num_characters = max(map(len, texts), default=0)
     if num_characters > max_characters:
         raise StudyError(
@@ -154,7 +154,7 @@ def check_texts(what: str, texts: Sequence[str], max_characters: int) -> None:
         )
 
 
-# Is anybody there?
+# Is the store reachable?
 
 
 def sqlite_file(uri: str) -> Path | None:
@@ -169,9 +169,9 @@ def sqlite_file(uri: str) -> Path | None:
 
 
 def check_usable(uri: str) -> None:
-    """Raises, within `mlflow_at`, when the store cannot be reached or written.
+    """Raises, within `mlflow_at`, if the store cannot be reached or written.
 
-    MLflow itself would try again and again: for 100 s on a database, for minutes on a server.
+    MLflow itself would keep retrying: for 100 s on a database, for minutes on a server.
     """
     if file := sqlite_file(uri):
         _check_file(file)
@@ -182,10 +182,10 @@ def check_usable(uri: str) -> None:
 
 
 def make_file(uri: str) -> None:
-    """Makes, within `mlflow_at`, the file of an SQLite store that is not there yet: whole or not at all.
+    """Creates atomically, within `mlflow_at`, the file of an SQLite store that does not exist yet.
 
-    MLflow makes its tables in dozens of steps. They fail when two studies start in a new folder together, and
-    an interrupt between them would leave a file that cannot be used.
+    MLflow creates its tables in dozens of steps. These fail if two studies start in a new folder at the same time, and an
+    interrupt in between would leave an unusable file.
     """
     file = sqlite_file(uri)
     if file is None or file.exists():
@@ -203,12 +203,12 @@ def _make_new(file: Path) -> None:
             f"sqlite:///{draft.as_posix()}", artifact_folder(file).as_uri()
         )
         store.engine.dispose()
-        with suppress(FileExistsError):  # another study was quicker
+        with suppress(FileExistsError):  # another study was faster
             put_in_place(draft, file)
 
 
 def artifact_folder(file: Path) -> Path:
-    """Returns where the runs of an SQLite store keep their files: beside it."""
+    """Returns where the runs of an SQLite store keep their files: next to it."""
     return file.parent / "artifacts"
 
 
@@ -218,7 +218,7 @@ def _check_file(file: Path) -> None:
         return
     with closing(sqlite3.connect(file, timeout=BUSY_TIMEOUT_MS / 1e3, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
-        # Only a real write, taken back at once, tells a read-only file or folder from one that we may change.
+        # Only a real write, rolled back at once, distinguishes a read-only file or folder from a writable one.
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         connection.execute(f"PRAGMA user_version = {version}")
         connection.execute("ROLLBACK")
@@ -249,8 +249,8 @@ def _quiet() -> Iterator[None]:
 class _Quiet:
     """Silence that all threads share: it begins with the first of them and ends with the last.
 
-    Environment, warnings and levels of loggers are those of the process: each thread that put back what it had found would
-    put back what another one had set.
+    Environment, warnings and logger levels are global to the process. If each thread restored what it had found, it would
+    restore what another thread had set.
     """
 
     def __init__(self) -> None:
@@ -276,7 +276,7 @@ class _Quiet:
 
 _QUIET = _Quiet()
 _MAKING = Lock()
-"""Alembic, which makes MLflow's tables, knows one database at a time in a process."""
+"""Alembic, which creates MLflow's tables, handles only one database at a time in a process."""
 
 
 @contextmanager
@@ -299,7 +299,7 @@ def _settings() -> Iterator[None]:
 def _silence() -> Iterator[None]:
     """Keeps MLflow from logging and warning.
 
-    What it logs about an error it also raises; its warnings are about its own libraries.
+    Errors that it logs are also raised, and its warnings concern its own libraries.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -327,7 +327,7 @@ def _reason(uri: str, error: Exception) -> str:
 
 
 def _passwords(uri: str) -> list[str]:
-    """Returns the secrets in an address, as written there and as the store decodes them."""
+    """Returns the secrets in an address, both as written and as the store decodes them."""
     found = [match for pattern in _PASSWORDS for match in pattern.findall(uri) if match]
     return found + [unquote(password) for password in found]
 
@@ -343,9 +343,9 @@ def _hide(text: str, passwords: list[str]) -> str:
 
 @contextmanager
 def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Gives a connection; an SQLite file has a write-ahead log meanwhile, so that others can read on.
+    """Yields a connection; meanwhile an SQLite file has a write-ahead log, so that others can keep reading.
 
-    The log stays in use when another program has the file open at the end.
+    The log stays in use if another program has the file open at the end.
     """
     with engine.connect() as connection:
         if engine.dialect.name != "sqlite":
@@ -362,20 +362,20 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 def refresh_statistics(connection: sa.Connection, tables: Iterable[str]) -> None:
-    """Tells the database how its tables have grown.
+    """Updates the database's statistics on its tables.
 
     Without it SQLite sorts ten thousand runs by a metric in 3 s instead of 0.04 s.
     """
     if connection.dialect.name in ("sqlite", "postgresql"):
         with connection.begin():
-            if connection.dialect.name == "sqlite":  # otherwise it reads all that the store has ever kept
+            if connection.dialect.name == "sqlite":  # otherwise it would read everything in the store
                 connection.exec_driver_sql(f"PRAGMA analysis_limit = {ANALYSED_ROWS}")
             for table in tables:
                 connection.exec_driver_sql(f"ANALYZE {table}")
 
 
 def _set_journal(connection: sa.Connection, mode: str | None) -> str | None:
-    """Returns the journal mode now in force; None while others use the file and the mode has to stay."""
+    """Returns the journal mode now in force; None if others use the file, so that the mode cannot change."""
     from sqlalchemy.exc import OperationalError
 
     try:

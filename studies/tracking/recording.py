@@ -1,7 +1,7 @@
-"""Where does every evaluated design go? Into the design table, and with the study's course into MLflow.
+"""Where does every evaluated design go? Into the design table, and, with the progress of the study, into MLflow.
 
-Nothing that was evaluated is lost: the table is written batch by batch, and when MLflow fails in the middle of a study,
-the search goes on and the table stays on disk.
+No evaluation is lost: the table is written batch by batch, and if MLflow fails in the middle of a study, the search goes on
+and the table stays on disk.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from studies.tracking.design_table import Marks, design_columns, design_runs, ra
 from studies.tracking.tracker import RunStatus, StudyTracker
 
 MAX_DESIGN_RUNS = 2_000
-"""Largest study whose designs all get an MLflow run of their own; above it the front does. Writing this many takes about
-a second, which is less than a third of what evaluating more designs takes."""
+"""Largest study in which every design gets its own MLflow run; in larger studies only the front does. Writing this many
+takes about a second, less than a third of the time to evaluate more designs."""
 DESIGN_TABLE = "designs.parquet"
 PICTURE_FOLDER = "figures"
-"""Folder of an MLflow run that holds the pictures of its report."""
+"""Folder of an MLflow run with the pictures of its report."""
 OBJECTIVE_METRICS = {
     Objective.TIME: "time_to_train_s",
     Objective.COST: "cost_usd",
@@ -51,11 +51,11 @@ class Ending:
     metrics: Mapping[str, float]
     """Result of the study."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """What the study is found by."""
+    """Tags by which the study can be found."""
     recommended_id: int | None = None
     """Number of the recommended design; None: there is none."""
     tied_ids: Collection[int] = ()
-    """Numbers of the designs that cannot be told from the recommended one."""
+    """Numbers of the designs that cannot be distinguished from the recommended one."""
 
 
 class Recording:
@@ -73,10 +73,10 @@ class Recording:
 
         Args:
             job: the question.
-            archive: takes in every batch.
-            log: takes all designs in one file.
+            archive: receives every batch.
+            log: receives all designs in one file.
             tracker: the study's run in MLflow.
-            parts: takes all designs in parts that MLflow gets while the study runs.
+            parts: receives all designs in parts, which are sent to MLflow while the study runs.
         """
         self._job = job
         self.archive = archive
@@ -88,14 +88,14 @@ class Recording:
         self._kept: list[tuple[Evaluation, Integers]] = []
         self._generation = 0
         self.num_designs = 0
-        """Designs that were at hand, so that the design table has them."""
+        """Number of designs that were kept and are thus in the design table."""
         self.num_design_runs = 0
-        """Designs that have an MLflow run of their own."""
+        """Number of designs with their own MLflow run."""
         self.failure = ""
-        """Why MLflow does not hold the whole study; empty when it does."""
+        """Why MLflow does not have the whole study; empty if it does."""
 
     def record(self, found: Evaluation | Reduction, stage: str) -> None:
-        """Takes in a batch of evaluated designs, or what was kept of it."""
+        """Records a batch of evaluated designs, or what was kept of it."""
         ids, evaluation = self.archive.add(found), kept_of(found)
         self.num_designs += len(ids)
         if self._log is not None or self._parts is not None:
@@ -116,13 +116,13 @@ class Recording:
         pictures: Sequence[Path] = (),
         recorded_names: Collection[str] = (),
     ) -> None:
-        """Completes the design table and hands everything to MLflow.
+        """Completes the design table and sends everything to MLflow.
 
         Args:
             ending: how the study ended.
-            files: what it has written.
-            pictures: what MLflow shows of it, kept in a folder of their own.
-            recorded_names: runs of designs that MLflow has already.
+            files: files that it has written.
+            pictures: pictures for MLflow, which keeps them in their own folder.
+            recorded_names: runs of designs that MLflow already has.
 
         Raises:
             StudyError: the design table cannot be written.
@@ -171,7 +171,7 @@ class Recording:
                 self.failure = error.message
 
     def _write_part(self, columns: Columns | None) -> None:
-        """Adds designs to the parts, `None` at their end; where these cannot be written, the study goes on without."""
+        """Adds designs to the parts, or `None` to end them; if they cannot be written, the study goes on without them."""
         if self._parts is None:
             return
         try:
@@ -206,7 +206,7 @@ class Recording:
             self.failure = self._loss if not self._unsent else self.failure
 
     def _counts(self) -> dict[str, float]:
-        """How many designs there are; a study that evaluates none has no curve that would end in them."""
+        """Numbers of designs; a study without evaluations has no curves that would end with them."""
         return {
             "num_evaluated": float(self.archive.num_evaluated),
             "num_feasible": float(self.archive.num_feasible),

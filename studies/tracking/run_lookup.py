@@ -1,4 +1,4 @@
-"""Does MLflow have this study already? Its run is found by the study's hash, its designs by their names."""
+"""Does MLflow already have this study? Its run is found by the study's hash, its designs by their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 STUDY_TAG: Final = "study_hash"
 RUNS_PER_PAGE: Final = 5_000
-"""Runs that are asked for at once; MLflow gives at most 50,000."""
+"""Runs requested at once; MLflow returns at most 50,000."""
 
 
 def open_once(
@@ -28,15 +28,15 @@ def open_once(
     clock: Clock,
     settle: Settle,
 ) -> StudyTracker:
-    """Returns the run of a study: the one that an experiment has, else a new one.
+    """Returns the run of a study: the existing one of the experiment, else a new one.
 
     Args:
-        study_hash: what tells studies apart.
+        study_hash: identifies the study.
         experiment: name of the experiment.
-        run_name: how the interface shows the study.
+        run_name: name of the study in the interface.
         tracking_uri: the store.
-        params: what was asked.
-        tags: what to filter by.
+        params: settings of the study.
+        tags: tags to filter by.
         clock: seconds since 1970.
         settle: see `StudyTracker.open`.
 
@@ -62,10 +62,10 @@ def open_once(
 
 
 def holds_study(*, study_hash: str, experiment: str, tracking_uri: str) -> bool:
-    """Returns whether an experiment has the finished run of a study, one that nobody deleted; changes nothing.
+    """Returns whether an experiment has the finished, not deleted run of a study; changes nothing.
 
     Args:
-        study_hash: what tells studies apart.
+        study_hash: identifies the study.
         experiment: name of the experiment.
         tracking_uri: the store, absolute.
 
@@ -75,7 +75,7 @@ def holds_study(*, study_hash: str, experiment: str, tracking_uri: str) -> bool:
     with mlflow_at(tracking_uri):
         file = sqlite_file(tracking_uri)
         if file is not None and not file.exists():
-            return False  # asking MLflow would make it
+            return False  # asking MLflow would create it
         from mlflow import MlflowClient
 
         check_usable(tracking_uri)
@@ -86,7 +86,7 @@ def holds_study(*, study_hash: str, experiment: str, tracking_uri: str) -> bool:
 
 
 def finished_children(tracker: StudyTracker) -> frozenset[str]:
-    """Returns the names of the finished runs beneath a study's run, and deletes those that were broken off.
+    """Returns the names of the finished child runs of a study's run, and deletes unfinished ones.
 
     Raises:
         TrackingError: the store cannot be used.

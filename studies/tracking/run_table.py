@@ -1,4 +1,4 @@
-"""Which texts and numbers of a design does MLflow keep? The designs of a study as a table of runs."""
+"""Which texts and numbers of a design does MLflow store? The designs of a study as a table of runs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class RunTable:
     """Designs as MLflow will show them, one run each; every column has one entry per design.
 
     Raises:
-        StudyError: a column has another length than `names`, or a key or text that MLflow does not take.
+        StudyError: the length of a column differs from that of `names`, or MLflow does not accept a key or text.
     """
 
     names: Sequence[str]
     """Run names."""
     params: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What was chosen: texts by parameter name."""
+    """Decisions: texts by parameter name."""
     metrics: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
-    """What came out: numbers `(n,)` by metric name; NaN and infinities are allowed."""
+    """Results: numbers `(n,)` by metric name; NaN and infinities are allowed."""
     tags: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What to filter by, such as `front`: texts by tag name."""
+    """Tags to filter by, such as `front`: texts by tag name."""
 
     def __post_init__(self) -> None:
         check_texts("run name", self.names, MAX_KEY_CHARACTERS)

@@ -1,4 +1,4 @@
-"""Which store of MLflow is meant? The one that was named, that of the environment, or a file below the working folder."""
+"""Which MLflow store is meant? The named one, else that of the environment, else a file below the working folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from studies.tracking.mlflow_server import TRACKING_URI_VARIABLE, is_server
 from studies.tracking.mlflow_session import check_scheme, mlflow_at, sqlite_file, without_password
 
 DEFAULT_FILE = DEFAULT_FOLDER / "mlflow.db"
-"""Below the working folder, when neither the caller nor the environment names a store."""
+"""Store below the working folder that is used if neither the caller nor the environment names one."""
 
 
 def asked_store(tracking_uri: str | None = None) -> str:
@@ -29,11 +29,11 @@ def asked_store(tracking_uri: str | None = None) -> str:
 def resolve_tracking_uri(tracking_uri: str | None = None) -> str:
     """Returns the address of the store as `asked_store` does.
 
-    The path of an SQLite file is made absolute, so that it means the same from every folder.
+    The path of an SQLite file is made absolute, so it is valid from every folder.
 
     Raises:
         InputError: MLflow has no such kind of store, or it is one in memory.
-        TrackingError: the address is none.
+        TrackingError: the address is not valid.
     """
     uri = asked_store(tracking_uri)
     with mlflow_at(uri):
@@ -46,10 +46,10 @@ def resolve_tracking_uri(tracking_uri: str | None = None) -> str:
 
 
 def command_to_open(tracking_uri: str, experiment_id: str) -> str:
-    """Returns a shell command that shows an experiment of a store; `***` stands where a password belongs."""
+    """Returns a shell command that shows an experiment of a store; `***` replaces a password."""
     if is_server(tracking_uri):
         parts = urlsplit(tracking_uri)
-        host = parts.netloc.rpartition("@")[2]  # the browser asks for user and password itself
+        host = parts.netloc.rpartition("@")[2]  # the browser itself asks for user and password
         address = f"{parts.scheme}://{host}{parts.path.rstrip('/')}/#/experiments/{experiment_id}"
         return f"python -m webbrowser {shlex.quote(address)}"
     if TRACKING_URI_VARIABLE not in os.environ and tracking_uri == resolve_tracking_uri(None):

@@ -1,8 +1,8 @@
-"""How is a study recorded so that it can be compared with others? As an MLflow run, its designs beneath it.
+"""How is a study recorded so that it can be compared with others? As an MLflow run, with its designs as child runs.
 
-The run starts with what was asked and with which software, grows a point per generation while the search goes
-on, and ends with the result, the files, and one child run per design. MLflow's global state (active run,
-tracking URI, environment) is neither used nor changed.
+The run starts with the settings and software versions, gains a point per generation during the search, and ends with the
+result, the files, and one child run per design. MLflow's global state (active run, tracking URI, environment) is neither
+used nor changed.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 MAX_WAITING_METRICS = 500
-"""Numbers that wait to be sent together: a call costs a few milliseconds, however many it carries."""
+"""Most numbers that wait to be sent together: a call takes a few milliseconds, however many it carries."""
 
 MAX_PARAMS_IN_CALL = 100
-"""As many as MLflow takes in one call."""
+"""Most parameters that MLflow accepts in one call."""
 
 MAX_WAITING_S = 5.0
 """How far the interface may lag behind the search."""
 
 RETRY_AFTER_S = 20.0
-"""How long a store that has failed is left alone: a study does not wait for it."""
+"""How long a store is left alone after a failure, so that the study need not wait for it."""
 
 INPUTS_FILE = "job.json"
-"""File of a run that holds what was asked."""
+"""File of a run with its inputs."""
 
 RunStatus = Literal["FINISHED", "KILLED", "FAILED"]
 Clock = Callable[[], float]
 Settle = Callable[[], None]
-"""Returns when all that MLflow may be told of is kept elsewhere for good."""
+"""Returns when everything that may be sent to MLflow is durably stored elsewhere."""
 
 
 def nothing_to_wait_for() -> None:
-    """Settles a study that is kept nowhere else, or already for good."""
+    """For a study that is stored nowhere else, or is already durable."""
 
 
 @final
 class StudyTracker:
     """The MLflow run of one study; a context manager that ends the run however the study ends.
 
-    Leaving it without `finish` ends the run as FINISHED, by an interrupt as KILLED, by an error as FAILED.
+    Leaving the context without `finish` ends the run as FINISHED; an interrupt ends it as KILLED, an error as FAILED.
 
     Example:
         >>> import tempfile
@@ -117,18 +117,18 @@ class StudyTracker:
         """Starts the run of a study.
 
         Args:
-            experiment: what the study is compared within; made when missing.
-            run_name: how the interface shows the study.
+            experiment: experiment in which the study is compared; created if missing.
+            run_name: name of the study in the interface.
             tracking_uri: the store; by default what MLFLOW_TRACKING_URI says, else an SQLite file
-                `capplan-studies/mlflow.db` in the working folder. An experiment that is made in an SQLite
-                store keeps its files in the folder `artifacts` beside it.
-            params: what was asked: settings and seed.
-            tags: what to filter by; versions of the software and who ran it are added.
+                `capplan-studies/mlflow.db` in the working folder. An experiment that is created in an SQLite
+                store keeps its files in the folder `artifacts` next to it.
+            params: settings and seed.
+            tags: tags to filter by; software versions and the user are added.
             clock: seconds since 1970.
-            settle: called before anything that was found is sent; what it raises is raised.
+            settle: called before any result is sent; its exceptions are passed on.
 
         Raises:
-            StudyError: a name or a text that MLflow does not take.
+            StudyError: MLflow does not accept a name or a text.
             TrackingError: the store cannot be used.
         """
         asked = dict(params or {})
@@ -161,9 +161,9 @@ class StudyTracker:
         clock: Clock,
         settle: Settle,
     ) -> Self | None:
-        """Takes up a run again that an experiment has, found by a tag; `None` where it has none. Else see `open`.
+        """Reopens an existing run of an experiment, found by a tag; `None` if there is none. Otherwise see `open`.
 
-        One that was deleted is restored, since the runs beneath it are still there.
+        A deleted run is restored, since its child runs are still there.
 
         Raises:
             TrackingError: the store cannot be used.
@@ -189,7 +189,7 @@ class StudyTracker:
 
     @property
     def tracking_uri(self) -> str:
-        """The store's address, absolute; may hold a password."""
+        """The store's absolute address; may contain a password."""
         return self._tracking_uri
 
     @property
@@ -204,7 +204,7 @@ class StudyTracker:
 
     @property
     def run_name(self) -> str:
-        """How the interface shows the study."""
+        """Name of the study in the interface."""
         return str(self._run.info.run_name)
 
     @property
@@ -214,7 +214,7 @@ class StudyTracker:
 
     @property
     def is_resting(self) -> bool:
-        """Whether the store has failed so lately that it is better left alone."""
+        """Whether the store failed so recently that it is left alone for now."""
         return self._clock() - self._failed_at_s < RETRY_AFTER_S
 
     @property
@@ -225,19 +225,19 @@ class StudyTracker:
 
     @property
     def open_command(self) -> str:
-        """A command that shows the experiment, fit to be pasted into a shell; `***` where a password belongs."""
+        """A shell command that shows the experiment; `***` replaces a password."""
         return command_to_open(self._tracking_uri, self._run.info.experiment_id)
 
     def log_generation(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Adds a point to each metric's curve; points travel together, at the latest with `finish`.
+        """Adds a point to each metric's curve; points are sent together, at the latest with `finish`.
 
         Args:
             step: generation, from 0.
             metrics: numbers by name; NaN and infinities are allowed.
 
         Raises:
-            StudyError: the run has ended, or a name that MLflow does not take.
-            TrackingError: the store cannot be used; what was not sent is kept and sent with a later call.
+            StudyError: the run has ended, or MLflow does not accept a name.
+            TrackingError: the store cannot be used; unsent points are kept and sent with a later call.
         """
         self._check_running()
         self._wait(step, metrics)
@@ -248,7 +248,7 @@ class StudyTracker:
             self._send()
 
     def log_artifact(self, path: Path, folder: str = "") -> None:
-        """Copies a file to the run, into a folder of the run's files; raises as `log_generation` does."""
+        """Copies a file into a folder of the run's files; raises as `log_generation` does."""
         self._check_running()
         if not path.is_file():
             raise StudyError(f"artifact {path} is not a file: write it before it is logged")
@@ -256,12 +256,12 @@ class StudyTracker:
             self._client.log_artifact(self.run_id, str(path), folder or None)
 
     def log_inputs(self, name: str, digest: str, profile: Mapping[str, object]) -> None:
-        """Shows on what the study was run, as the dataset of the run; raises as `log_generation` does.
+        """Records the inputs of the study as the dataset of the run; raises as `log_generation` does.
 
         Args:
-            name: of the inputs.
+            name: name of the inputs.
             digest: equal for equal inputs, at most 36 characters.
-            profile: what is in them.
+            profile: their contents.
         """
         self._check_running()
         with mlflow_at(self._tracking_uri):
@@ -274,7 +274,7 @@ class StudyTracker:
     def log_designs(self, designs: RunTable) -> BulkOutcome:
         """Writes one child run per design; raises as `write_runs` does.
 
-        Where `takes_thousands` is false, hand over the front only.
+        If `takes_thousands` is false, pass only the front.
         """
         self._check_running()
         now_ms = _milliseconds(self._clock())
@@ -288,15 +288,15 @@ class StudyTracker:
         metrics: Mapping[str, float] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Sends what waits and ends the run.
+        """Sends what is waiting and ends the run.
 
         Args:
             status: how the study ended.
-            metrics: the result: what the interface's table shows and sorts by.
-            tags: the result in words, which replace earlier ones: a parameter of MLflow never changes.
+            metrics: the result, which the interface's table shows and sorts by.
+            tags: the result in words; unlike MLflow's parameters, tags can replace earlier ones.
 
         Raises:
-            StudyError: the run has ended, or a name that MLflow does not take.
+            StudyError: the run has ended, or MLflow does not accept a name.
             TrackingError: the store cannot be used; `finish` may be called again.
         """
         self._check_running()
@@ -312,7 +312,7 @@ class StudyTracker:
         self._is_finished = True
 
     def leave(self) -> None:
-        """Leaves the run as it stands, for somebody to complete it; what waits is not sent."""
+        """Leaves the run as it is, to be completed later; what is waiting is not sent."""
         self._is_finished = True
 
     def __enter__(self) -> Self:
@@ -334,12 +334,12 @@ class StudyTracker:
         )
 
     def _end_after(self, error: BaseException) -> None:
-        """Ends the run of a study that broke off; what broke it stays the error that is seen."""
-        # When what broke off is `finish` itself, the study has ended as it said, and its result waits.
+        """Ends the run of a study that failed; the original error stays the visible one."""
+        # If `finish` itself failed, the study has ended with the given status, and its result is waiting.
         status: RunStatus = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
         try:
             self.finish(self._ending or status)
-        except StudyError as second:  # of MLflow's store, or of what had to be kept first
+        except StudyError as second:  # from MLflow's store, or from `settle`
             error.add_note(f"the run could not be ended either: {second}")
 
     def _check_running(self) -> None:
@@ -354,7 +354,7 @@ class StudyTracker:
         self._waiting += [Point(key, float(value), now_ms, step) for key, value in metrics.items()]
 
     def _send(self) -> None:
-        # Emptied only afterwards: what is sent a second time is recognised and stored once.
+        # Emptied only afterwards: points that are sent twice are recognised and stored once.
         with self._store():
             write_points(self._client, self.run_id, self._waiting)
         self._waiting.clear()
@@ -362,7 +362,7 @@ class StudyTracker:
 
     @contextmanager
     def _store(self) -> Iterator[None]:
-        """Inside it MLflow is told what was found; whether that went well decides how soon it is tried again."""
+        """Context for sending results to MLflow; its success or failure decides how soon the next attempt is made."""
         self._settle()
         try:
             with mlflow_at(self._tracking_uri):
