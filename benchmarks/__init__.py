@@ -1,1 +1,1 @@
-"""How fast is capplan, and how near to measurements? Programs that answer it, run by hand."""
+"""How fast is capplan, and how close is it to measurements? Programs that answer this, run by hand."""

@@ -1,7 +1,7 @@
-"""How many designs per second does Calculon price, given the layouts that we price?
+"""How many designs per second does Calculon evaluate, given the same layouts as ours?
 
-Calculon (Isaev et al., SC 2023; github.com/calculon-ai/calculon, Apache-2.0) is not part of this project: its checkout is
-given on the command line, and read, not copied.
+Calculon (Isaev et al., SC 2023; github.com/calculon-ai/calculon, Apache-2.0) is not part of this project. Its checkout is
+given on the command line; it is imported, not copied.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def comparable_rows(plans: PlanTable) -> NDArray[np.intp]:
 
 
 def designs_per_s(module: ModuleType, checkout: Path, job: Job, plans: PlanTable) -> tuple[float, int]:
-    """Returns how many designs Calculon prices in a second of one core, and how many of these it finds feasible."""
+    """Returns how many designs Calculon evaluates per second of one core, and how many of these it finds feasible."""
     model = module.Llm.Application(json.loads((checkout / MODEL).read_text(encoding="utf-8")))
     system = module.System(json.loads((checkout / SYSTEM).read_text(encoding="utf-8")))
     settings = [_settings(job, plans, row) for row in range(len(plans))]
@@ -64,7 +64,7 @@ def designs_per_s(module: ModuleType, checkout: Path, job: Job, plans: PlanTable
 
 
 def _settings(job: Job, plans: PlanTable, row: int) -> dict[str, object]:
-    """One design in Calculon's words."""
+    """Returns one design in Calculon's terms."""
     plan = plans.plan(row)
     return {
         "num_procs": plan.num_gpus,

@@ -1,8 +1,8 @@
-"""How does a calibration look on a cluster whose constants are known? Steps of a made-up cluster, simulated with noise.
+"""What does a calibration give on a cluster whose constants are known? Steps of a made-up cluster, simulated with noise.
 
     python -m benchmarks.calibration_example steps.csv
 
-The cluster is one of H100 with slower clocks and slower links than the published ones; `TRUE_CONSTANTS` says by how much.
+The cluster has H100s with slower clocks and slower links than the published ones; `TRUE_CONSTANTS` says by how much.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Which optimiser fits the constants of a cluster best? Damped least squares beside Optuna and CMA-ES, on the same steps.
+"""Which optimiser fits the constants of a cluster best? Damped least squares against Optuna and CMA-ES, on the same steps.
 
     python -m benchmarks.calibration_optimizers examples/calibration/steps.csv
 
-All minimise what `capplan calibrate` does: soft L1 of the log errors, and of how far constants are from the published ones.
-They begin at the published ones, and fit those that `calibrate` fits. An evaluation simulates all configurations once.
-Seconds depend on the machine, the rest does not.
+All minimise the same loss as `capplan calibrate`: soft L1 of the log errors and of the constants' distances from their
+published values. They start at the published values and fit the constants that `calibrate` fits. One evaluation simulates all
+configurations once. Seconds depend on the machine; the rest does not.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from simulator.machine.rank import Rank
 from simulator.table import Floats
 
 MULTIPLES = (1, 4, 16)
-"""What others may evaluate, in evaluations that least squares takes."""
+"""Evaluation budget of the other optimisers, as a multiple of the evaluations that least squares takes."""
 FIRST_STEP = 0.5
-"""Standard deviation with which CMA-ES begins, in those of the prior."""
+"""Initial standard deviation of CMA-ES, in standard deviations of the prior."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """What is to be fitted, and the losses of all constants that were tried."""
+    """What is to be fitted, and the losses of all constants tried."""
 
     steps: MeasuredSteps
     calibration: Calibration
@@ -68,7 +68,7 @@ class Fit:
         return errors
 
     def loss_at(self, logs: Floats) -> float:
-        """Returns what is to be small."""
+        """Returns the loss to minimise."""
         self.errors_at(logs)
         return self.losses[-1]
 

@@ -1,18 +1,18 @@
-"""How far are collectives from measured ones, by size and by group?
+"""How far are simulated collectives from measured ones, by size and by group?
 
-    python -m benchmarks.collectives                           the sizes that are carried here
-    python -m benchmarks.collectives --measured DIR            all
-    python -m benchmarks.collectives --measured DIR --carry    all, and rewrites what is carried
+    python -m benchmarks.collectives                           the sizes in this repository
+    python -m benchmarks.collectives --measured DIR            all sizes
+    python -m benchmarks.collectives --measured DIR --carry    all sizes, and rewrites those in this repository
 
 DIR holds `collectives/` with all-reduces and transfers on DGX A100 and DGX H100 (microsoft/vidur, MIT:
 `a100_dgx_all_reduce.csv` and so on) and `vtrain/` with all-reduces on 2, 4 and 8 A100 of one node (VIA-Research/vTrain:
-`AR_GPU8_1M_1024M_LUT` and so on). `benchmarks.fit_links` has seen four fifths of the transfers and, of the all-reduces inside
-a node, two sizes an octave. Between A100 nodes, whose network cards nobody names, 200 Gbit/s are counted for each accelerator,
+`AR_GPU8_1M_1024M_LUT` and so on). The fit of `benchmarks.fit_links` uses four fifths of the transfers and, of the all-reduces
+inside a node, two sizes per octave. The network cards of the A100 nodes are not stated; 200 Gbit/s per accelerator are assumed,
 as in a DGX A100.
 
-Vidur calls collectives from PyTorch, one at a time, so that a small one takes as long as its call. Calls are no part of a
-collective (the step model counts the host apart): from 1 MiB up nothing is said to take less than what the calls below 1 MiB
-take in that group in the median. Below, the collective stands alone.
+Vidur calls collectives from PyTorch, one at a time, so a small one takes as long as its call. Calls are not part of a
+collective, since the step model counts the host separately. From 1 MiB up, a prediction is therefore at least the median time
+of the group's calls below 1 MiB. Below 1 MiB, the collective is predicted on its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PLACE = ["members", "group"]
 
 
 class Machine(TypedDict):
-    """What a table's accelerators hang on."""
+    """What connects a table's accelerators."""
 
     family: str
     bytes_per_s: float
@@ -72,7 +72,7 @@ class Table:
 
     @property
     def predicted_s(self) -> Floats:
-        """Returns what the model says of every row, calls left out."""
+        """Returns the model's prediction for every row, without calls."""
         links = self.links
         size = self.rows.num_bytes.to_numpy(float)
         group, members = self.rows.group.to_numpy(float), self.rows.members.to_numpy(float)
@@ -82,12 +82,12 @@ class Table:
 
     @property
     def is_transfers(self) -> bool:
-        """Returns whether one sends to one other; else all-reduces."""
+        """Returns whether the rows are point-to-point transfers; otherwise they are all-reduces."""
         return self.name.endswith("transfers")
 
     @property
     def call_s(self) -> Floats:
-        """Returns the least that is said of every row: the median of the calls below 1 MiB; 0 for these, or where none are."""
+        """Returns the lower bound of every row's prediction: the median of calls below 1 MiB; 0 for these, or without any."""
         is_small = self.rows.num_bytes < MIB
         small = self.rows[is_small].groupby(PLACE).seconds.median().rename("call_s")
         call_s = self.rows.join(small, on=PLACE).call_s.fillna(0.0)
@@ -183,8 +183,8 @@ def error_rows(table: Table, predicted_s: Floats | None = None, name: str | None
 
     Args:
         table: what was measured.
-        predicted_s: what is said of its rows, calls left out; left out: what the fast depth says.
-        name: of the lines; left out: that of the table.
+        predicted_s: prediction for its rows, without calls; if omitted, that of the fast depth.
+        name: of the lines; if omitted, that of the table.
     """
     errors = relative_errors(table, predicted_s)
     lines = []

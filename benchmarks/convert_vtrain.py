@@ -4,8 +4,8 @@
     capplan validate --measured runs.csv
 
 vTrain (arXiv 2312.12391, https://github.com/VIA-Research/vTrain) published 109 iterations of 64 to 512 A100 and 1,440 of
-one node. What its files do not say stands in its code and configurations: full recomputation (the times of one node leave no
-room for it: docs/validation.md), GPT-2's vocabulary, 800 Gbit/s per node.
+one node. What its files do not say is taken from its code and configurations: full recomputation (the times of one node leave
+no room for it: docs/validation.md), GPT-2's vocabulary, 800 Gbit/s per node.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Does a killed study go on as if nothing had happened? Kills studies at random moments and compares what they give.
+"""Does a killed study resume as if nothing had happened? Kills studies at random moments and compares their results.
 
     python -m benchmarks.crash --kills 200
 
-Every study is begun, killed by SIGKILL, resumed, killed again, until it ends: every other time at a random moment, every
-other time while it writes. Half of the studies write many small batches, half of them few large ones. After each kill no
-design that was written down may be missing, and in the end every study must hold the designs of one that was never
-stopped, in the same order, each once, and give its answer to the last byte. With `--with-mlflow` every study is told to an
-MLflow store of its own, which in the end must hold the same run, curves, tags and runs of designs, each once.
+Every study is started, killed by SIGKILL, resumed and killed again until it ends, alternately at a random moment and while it
+writes. Half of the studies write many small batches, the other half few large ones. After each kill, no recorded design may be
+missing. In the end, every study must hold the same designs as one that was never stopped, in the same order and each once, and
+give the same answer to the last byte. With `--with-mlflow`, every study is recorded in an MLflow store of its own, which in the
+end must hold the same run, curves, tags and design runs, each once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Does MLflow have a study whole whose server was killed and started again in the middle of it?
+"""Does MLflow have a complete study if its server was killed and restarted in the middle of it?
 
     python -m benchmarks.crash_server --studies 5
 
-Every study is told to a server of its own, which is killed by SIGKILL at a random moment, started again at once, and killed
-once more, while the study goes on. What the study could not tell by its end is delivered from its journal. In the end the
-study must have the answer of one whose server was left alone, and the server the same runs, curves, tags and designs, each
-once.
+Every study is recorded on a server of its own, which is killed by SIGKILL at a random moment, restarted at once, and killed
+once more while the study continues. What the study could not send by its end is delivered from its journal. In the end, the
+study must have the same answer as one whose server was left alone, and the server the same runs, curves, tags and designs,
+each once.
 """
 
 from __future__ import annotations

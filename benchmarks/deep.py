@@ -1,12 +1,12 @@
-"""How fast is the deep depth, beside TrioSim and ASTRA-sim, and does an event cost the same on a large network?
+"""How fast is the deep depth compared with TrioSim and ASTRA-sim, and does an event cost the same on a large network?
 
     python -m benchmarks.deep [FOLDER] [--picture docs/pictures/cost-of-an-event.svg]
 
-FOLDER is `sample_trace/trace2-h100-bs128` of github.com/sarchlab/triosim (commit 3fb3c06), with `vgg13` and `resnet50`; left
-out: `tests/data/traces`, which holds the same two traces in capplan's format. --picture draws the last two of the four tables.
-The times of TrioSim (the same commit) and of ASTRA-sim 2 (commit 4f387bc, analytical network) were measured on a machine
-with two cores; they are those of the whole program, ours those of building and playing the graph in a warm process, in
-seconds of one core, the shortest of five runs.
+FOLDER is `sample_trace/trace2-h100-bs128` of github.com/sarchlab/triosim (commit 3fb3c06), with `vgg13` and `resnet50`; if
+omitted, it is `tests/data/traces`, which holds the same two traces in capplan's format. --picture draws the last two of the
+four tables. The times of TrioSim (the same commit) and ASTRA-sim 2 (commit 4f387bc, analytical network) were measured on a
+machine with two cores and are for the whole program. Ours are for building and playing the graph in a warm process, in seconds
+of one core, the shortest of five runs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How good are the estimates and choices of collectives at the deep depth, and what is a wider choice worth?
+"""How good are the estimates and choices of collective algorithms at the deep depth, and what is a wider choice worth?
 
     python -m benchmarks.deep_choice            prints the tables of docs/deep.md
     python -m benchmarks.deep_choice --page     writes them into that page
 
-Draws collectives at random: operation, size, groups and network. Each is played by every algorithm that suits its groups, with
-nothing else on the network, and compared with what is estimated and chosen. The same seed gives the same cases.
+Collectives are drawn at random: operation, size, groups and network. Each is played with every algorithm that suits its groups,
+with nothing else on the network, and compared with the estimate and the choice. The same seed gives the same cases.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from simulator.table import Floats, Integers
 
 SEED, NUM_CASES = 1, 1_500
 SIZES = (16, 24)
-"""Accelerators of a network."""
+"""Numbers of accelerators in a network."""
 LARGE_BYTES = 1e7
 EXACT_FRACTION = 1e-3
-"""Times that differ by less are the same."""
+"""Times whose relative difference is smaller count as equal."""
 LATE_FACTOR = 1.1
-"""What takes more times as long as the fastest is a bad choice, and what is so many times faster a gain."""
+"""A choice that takes longer than the fastest by more than this factor is bad; one that is faster by this factor is a gain."""
 MARK = "deep-choice"
 
 

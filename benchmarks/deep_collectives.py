@@ -1,13 +1,12 @@
-"""How far are collectives made of flows from measured ones, by size and by group? With the constants of the fast depth.
+"""How far are collectives simulated as flows from measured ones, by size and by group? With the constants of the fast depth.
 
     python -m benchmarks.deep_collectives --measured DIR            prints the table of docs/deep.md
     python -m benchmarks.deep_collectives --measured DIR --page     writes it into that page
 
-DIR as in `benchmarks.collectives`. Inside a node accelerators hang on one switch; a cable has the bandwidth that rings of
-the group's size reach, and half of the latency of a ring's step; the start-up of a call comes on top. What the constants
-say beside bandwidth and latency, that a collective reaches less of the bandwidth the smaller it is, is the ramp of a network:
-the rows `flows alone` do without, the rows `flows, ramp` have it, and rings only, so that they are what the fast depth says,
-by flows.
+DIR is as in `benchmarks.collectives`. Inside a node, accelerators are connected to one switch. A cable has the bandwidth that
+rings of the group's size reach and half the latency of a ring's step; the start-up of a call is added. The constants also have
+a ramp: the smaller a collective, the less of the bandwidth it reaches. The rows `flows alone` omit this ramp. The rows `flows,
+ramp` include it and use rings only, so they are the fast depth's prediction, simulated as flows.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     python -m benchmarks.deep_plans --page     writes the first of them into that page
 
 The grid is that of `tests.simulator.deep.plan_cases`, whose tests compare the page with it. The second table has a step of
-Llama 3.1 405B on as many accelerators as it was trained on and more; seconds are those of one core in a warm process,
-building and playing included, the shortest of three runs.
+Llama 3.1 405B on as many accelerators as it was trained on, and on more. Seconds are of one core in a warm process, including
+building and playing, the shortest of three runs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How far are the two depths apart on plans that nobody chose?
+"""How far are the two depths apart on random plans?
 
     python -m benchmarks.deep_survey            prints the tables of docs/deep.md
     python -m benchmarks.deep_survey --page     writes them into that page
 
-Draws layouts of real models at random, keeps those that can run and fit, and plays each at both depths: how the
-differences spread, and which plans are furthest apart. The same seed gives the same plans.
+Layouts of real models are drawn at random. Those that can run and fit are played at both depths. The tables show the
+distribution of the differences and the plans with the largest ones. The same seed gives the same plans.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     python -m benchmarks.exhaust                        13 million designs
     python -m benchmarks.exhaust --power-caps 4         about one million
 
-The degrees are those that Calculon's search goes through for this model and cluster (arXiv 2311.02076): all divisors of 512
-that the model allows, every micro-batch that divides the batch, every pipeline and every number of chunks; beside them
-ZeRO stages, context parallelism, checkpoint schemes, spares and power caps. It is what `search: {algorithm: exhaustive}`
-does, without a journal; designs that bounds keep out are not counted.
+The degrees are those that Calculon's search covers for this model and cluster (arXiv 2311.02076): all divisors of 512 that the
+model allows, every micro-batch that divides the batch, every pipeline and every number of chunks. ZeRO stages, context
+parallelism, checkpoint schemes, spares and power caps are added. The search is that of `search: {algorithm: exhaustive}`,
+without a journal; designs excluded by bounds are not counted.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""How fast do deduplicated dispatch and combine of experts run, and how well is that predicted on hardware left out?
+"""How fast do deduplicated dispatch and combine of experts run, and how well is this predicted on left-out hardware?
 
-Fits the two constants of `simulator.machine.network.forwarded_exchange_s` to the rates that Hybrid-EP publishes, prints them
-with the error of every platform predicted from the other two:
+Fits the two constants of `simulator.machine.network.forwarded_exchange_s` to the rates that Hybrid-EP publishes, and prints
+them with the error of each platform predicted from the other two:
 
     python -m benchmarks.fit_dispatch
 
 The rates are those of deepseek-ai/DeepEP, branch hybrid-ep, `README_Hybrid-EP.md`: 4,096 tokens of 7,168 values in 16 bits,
-top 8 of 8 experts a rank, random routing; of the kernels alone, at the best number of cores. They count the copy for the
-rank's own node (H100) or rank (B200, GB200), and not the weights that are dispatched with a token, one in 32 bits for each
-expert of a domain. Called from PyTorch, as the page has it beside them, a dispatch also copies what has arrived out of the
-buffers of its kernel, and a combine into them (`test_hybrid_ep.py`: "dispatch_kernel + d2d + misc"). Where tokens are sorted
-by expert there are no such copies: sorting reads and writes those buffers.
+top 8 of 8 experts per rank, random routing; for the kernels alone, at the best number of cores. They count the copy for the
+rank's own node (H100) or rank (B200, GB200). They do not count the weights dispatched with a token, one in 32 bits for each
+expert of a domain. The page also has rates of calls from PyTorch. There, a dispatch also copies what has arrived out of the
+buffers of its kernel, and a combine copies into them (`test_hybrid_ep.py`: "dispatch_kernel + d2d + misc"). Where tokens are
+sorted by expert there are no such copies: sorting reads and writes those buffers.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ Rewrites simulator/data/link_efficiency.csv from four sets of microbenchmarks; n
         --measured DIR --ratios .../inputs/ratio/nic_ratio.csv
 
 Tables: NCCL inside one node, from the package `aiconfigurator-core` (Apache-2.0). Measured: transfers and all-reduces from
-microsoft/vidur (MIT) and all-reduces from VIA-Research/vTrain (MIT), laid out as for `benchmarks.collectives`; A100
-nodes are left out where they talk to each other, at 6 to 20 GB/s over network cards that nobody names. Ratios: bus bandwidth
-over 2 to 128 nodes of 8, from aliyun/SimAI (MIT). Of Vidur's and vTrain's all-reduces, thousands of sizes, two an octave are
-taken from 1 MiB up, so that each of the three sources counts about as much as the others: they differ by up to 17 % on the same
-kind of node. Every fifth point is held out of each fit and gives the `error` column.
+microsoft/vidur (MIT) and all-reduces from VIA-Research/vTrain (MIT), laid out as for `benchmarks.collectives`. Traffic between
+A100 nodes, at 6 to 20 GB/s over network cards that are not stated, is left out. Ratios: bus bandwidth over 2 to 128 nodes of 8,
+from aliyun/SimAI (MIT). Vidur's and vTrain's all-reduces have thousands of sizes; two per octave are taken from 1 MiB up, so
+that the three sources, which differ by up to 17 % on the same kind of node, have about equal weight. Every fifth point is held
+out of each fit and gives the `error` column.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How far do training steps stay behind their kernels, and does what was fitted hold for steps that were left out?
+"""How much slower are training steps than their kernels, and do the fitted constants hold for left-out steps?
 
     python -m benchmarks.fit_training --measured training_runs.csv --vtrain FOLDER
 
 Fits the constants of `simulator.machine.training` on whole steps, prints the errors on models and on sources that were left
 out, and rewrites `simulator/data/training_efficiency.csv` and the table of errors in docs/validation.md. The least squares are
-damped (soft L1) and over log errors; a source of n steps weighs as much as n^(1/2) single ones. Every constant is pulled to
-what was expected of it, from published figures where there are any. Terms and expectations were written with the errors of
-these steps in view, so that the errors on what was left out are a little too good.
+damped (soft L1) and over log errors; a source of n steps weighs as much as n^(1/2) single ones. Every constant is pulled
+towards its expected value, which comes from published figures where there are any. Terms and expectations were written with
+the errors of these steps in view, so the errors on left-out steps are slightly too small.
 """
 
 from __future__ import annotations

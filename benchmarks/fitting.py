@@ -1,4 +1,4 @@
-"""How is a file of fitted constants written, with the error of each on points not seen?"""
+"""How is a file of fitted constants written, with the error of each on unseen points?"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How is a file broken at random? Byte by byte, or by its form: values exchanged, names changed, items dropped, repeated.
+"""How is a file broken at random? By bytes, or by its form: values exchanged, names changed, items dropped or repeated.
 
-A form makes a tree of lists and mappings of a file, and a file of any such tree, also of one that breaks the form. The same
+A form turns a file into a tree of lists and mappings, and any such tree into a file, even one that breaks the form. The same
 seed and number always give the same file.
 """
 

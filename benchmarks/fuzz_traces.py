@@ -1,11 +1,12 @@
-"""What do the readers of traces do with broken files? Thousands of mutated ones, which they may only read or refuse.
+"""What do the readers of traces do with broken files? They get thousands of mutated ones, and may only read or refuse them.
 
     python -m benchmarks.fuzz_traces --count 10000
 
-The files are those of the tests: a small trace in TrioSim's form and in ours, a profile and an execution trace as of PyTorch's,
-Chakra traces in all their forms, and OpenDC's of failures and carbon. Each is broken byte by byte, and by its form. `--folder`
-has more of them: a real `profile.json` with its `graph.json`, and `captured.json` of `capplan trace capture`. An error that is
-not one message of ours, and a reader that takes longer than `MOST_SECONDS`, end the run; the file is kept for a look.
+The files are those of the tests: a small trace in TrioSim's form and in ours, a profile and an execution trace like PyTorch's,
+Chakra traces in all their forms, and OpenDC's traces of failures and carbon. Each is broken by bytes and by its form.
+`--folder` adds more: a real `profile.json` with its `graph.json`, and `captured.json` from `capplan trace capture`. The run
+ends if an error is not one of our own messages, or if a reader takes longer than `MOST_SECONDS`; the file is kept for
+inspection.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Which constants of training steps would there be without a publisher or without a model, and how far off are steps then?
+"""What would the constants of training steps be without a publisher or a model, and how far off are steps then?
 
     python -m benchmarks.hold_out --measured training_runs.csv --vtrain FOLDER
 
-Writes `planner/data/held_out_constants.csv`, from which `planner.validation.whole_runs` predicts runs whose own steps the
-shipped constants have seen, the same without each model to `benchmarks/data`, and which shipped step is of which publisher.
-Errors are taken as a plane around the shipped constants, as in `benchmarks.fit_training`. A table of docs/validation.md
-simulates the published steps with these constants anew, so that a change of the simulator shows in it.
+Writes `planner/data/held_out_constants.csv`, with which `planner.validation.whole_runs` predicts runs whose own steps the
+shipped constants are fitted on. The same without each model, and the publisher of each shipped step, go to `benchmarks/data`.
+Errors are linearized around the shipped constants, as in `benchmarks.fit_training`. A table of docs/validation.md simulates the
+published steps with these constants anew, so that it shows changes of the simulator.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Is every explanation of an impossible job true? Random over-constrained jobs, judged by trying all designs.
+"""Is every explanation of an infeasible job true? Random over-constrained jobs, judged by trying all designs.
 
     python -m benchmarks.infeasible --jobs 200
 
-Limits are drawn from what designs reach, so that most jobs have limits that can be kept each alone and clash together. For
-each job: no design keeps the limits; no design keeps a conflict that is named, and leaving any one limit out of it resolves
-it; every proposed change works, and none of its values can be lowered alone. All designs are those that a search lists and
-those that refinement may make of them: every number of spare nodes, power caps in steps of 0.05, other intervals between saves.
+Limits are drawn from what designs reach, so that in most jobs each limit can be met alone, but not all together. For each job,
+no design may meet the limits. No design may meet a named conflict, and dropping any one limit from it must resolve it. Every
+proposed change must work, and none of its values can be lowered alone. "All designs" are those that a search lists, and those
+that refinement may derive from them: every number of spare nodes, power caps in steps of 0.05, other intervals between saves.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The kernel tables of the package `aiconfigurator-core` (Apache-2.0; folder systems/data of its installation).
+"""Which kernels were measured in the tables of `aiconfigurator-core` (Apache-2.0; folder systems/data of its installation)?
 
-Inference kernels of accelerators, of which those are read that training would run.
+The tables hold inference kernels of accelerators; only those that training would run are read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How is a process killed at a random moment, or in the very moment in which it writes? In a child that says when it does.
+"""How is a process killed at a random moment, or at the very moment when it writes? As a child that announces its writes.
 
-Moments are counted in transactions, since seconds mean little on a machine that others use, too. Every kill is a SIGKILL from
-outside: the process has no chance to tidy up.
+Moments are counted in transactions, since seconds mean little on a shared machine. Every kill is a SIGKILL from outside, so the
+process has no chance to clean up.
 """
 
 from __future__ import annotations

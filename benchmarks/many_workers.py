@@ -1,11 +1,11 @@
-"""How would an exhaustive study of 10^10 designs run on 1,000 workers? Measured costs of a chunk, played as events.
+"""How would an exhaustive study of 10^10 designs run on 1,000 workers? Measured costs per chunk, simulated as events.
 
     python -m benchmarks.many_workers --measure     # costs on this machine, over a real cluster of two workers
     python -m benchmarks.many_workers               # 10^10 designs with the costs below
 
-The leader is the process of the study with Dask's scheduler beside it: one queue that prepares chunks, hands them out and
-takes in results. A worker holds `CHUNKS_PER_WORKER` chunks and works on one of them. Workers fail, lose the chunks that they
-hold, and come back; their chunks go out again. Three ways to share the work are compared:
+The leader is the study's process together with Dask's scheduler: one queue that prepares chunks, hands them out and collects
+results. A worker holds `CHUNKS_PER_WORKER` chunks and works on one of them. Workers fail, lose the chunks that they hold, and
+return; their chunks are handed out again. Three ways to share the work are compared:
 
     sent     the leader lists the designs and sends them
     named    the leader sends the number of a block, and the worker lists its designs

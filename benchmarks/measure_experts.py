@@ -1,11 +1,11 @@
-"""How long do experts take where PyTorch launches each operator on its own, and what does the simulator say?
+"""How long do experts take if PyTorch launches each operator on its own, and what does the simulator predict?
 
     python -m benchmarks.measure_experts --output FILE.csv
     python -m benchmarks.measure_experts --write
 
-The first line times the experts of seven models on the GPU of this machine, forward and backward, their tokens routed evenly
-over all experts, and needs PyTorch. The second one simulates the times in `benchmarks/data/experts.csv`, to which nothing was
-fitted, and puts the table into docs/model.md.
+The first command needs PyTorch. It times the experts of seven models on this machine's GPU, forward and backward, with tokens
+routed evenly over all experts. The second simulates the times in `benchmarks/data/experts.csv`, to which nothing was fitted,
+and puts the table into docs/model.md.
 """
 
 from __future__ import annotations

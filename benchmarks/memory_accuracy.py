@@ -1,10 +1,10 @@
-"""How near is simulated memory to published peaks, row by row and by component, and do runs fit that did?
+"""How close is simulated memory to published peaks, by row and by component, and do runs that fitted fit in simulation?
 
     python -m benchmarks.memory_accuracy training_runs.csv [--rows]
 
-Takes a file of measured runs as `capplan validate --measured` does. Errors are simulated over published, less one, of
-what the publisher counted; rows with the same `config_key` are averaged first. Rows of tier A are scored where the file
-has tiers.
+Takes a file of measured runs like `capplan validate --measured`. An error is the simulated over the published memory, less one,
+for what the publisher counted; rows with the same `config_key` are averaged first. If the file has tiers, only rows of tier A
+are scored.
 """
 
 from __future__ import annotations

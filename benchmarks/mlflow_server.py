@@ -1,4 +1,4 @@
-"""How is an MLflow server had that can be killed and started again? On one port, over one SQLite file and one folder."""
+"""How is an MLflow server run so that it can be killed and restarted? On one port, with one SQLite file and one folder."""
 
 from __future__ import annotations
 

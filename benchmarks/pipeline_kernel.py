@@ -1,9 +1,9 @@
-"""How many pipeline events does the compiled kernel play in a second, and how many the slow reference?
+"""How many pipeline events per second does the compiled kernel play, and how many the slow reference?
 
     python -m benchmarks.pipeline_kernel
 
-An event is one forward or backward of one micro-batch on one chunk. The population mixes sizes and schedules
-as a search does; the reference plays its first designs.
+An event is one forward or backward of one micro-batch on one chunk. The population mixes sizes and schedules like a search; the
+reference plays its first designs.
 """
 
 from __future__ import annotations

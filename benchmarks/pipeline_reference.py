@@ -1,7 +1,7 @@
-"""When does every operation of a pipelined step run, worked out slowly and without the kernel's shortcuts?
+"""When does every operation of a pipelined step run, computed slowly and without the kernel's shortcuts?
 
-Orders of operations are written out as lists, overlapped transfers are moved piece by piece, and an operation
-is played as soon as everything it waits for has a time. `simulator.pipeline.schedule` is checked and timed against it.
+Orders of operations are written out as lists, overlapped transfers are moved piece by piece, and an operation is played as soon
+as everything that it waits for has a time. `simulator.pipeline.schedule` is checked and timed against it.
 """
 
 from __future__ import annotations

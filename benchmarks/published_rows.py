@@ -1,9 +1,9 @@
-"""Do the published rows that come with capplan say what `capplan validate --measured` reads in the list they are from?
+"""Do the shipped published rows agree with what `capplan validate --measured` reads from the list that they come from?
 
     python -m benchmarks.published_rows --measured training_runs.csv --write
 
-Simulates each shipped configuration beside the row of the list that it is named after, and prints those whose step or memory
-differ. `--write` takes what frameworks do from the list (`READ`) into planner/data/published_steps.csv.
+Simulates each shipped configuration and the row of the list that it is named after, and prints those whose step or memory
+differ. `--write` copies what frameworks do (`READ`) from the list into planner/data/published_steps.csv.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How far is the expected run from the mean of replays? Random runs of the classes that are hard, and of all.
+"""How far is the expected run from the mean of replays? Random runs of the difficult classes, and of all.
 
     python -m benchmarks.random_runs [CLASS ...] [--num 1000] [--replays 300] [--seed 1] [--worst]
 
-Runs that take more than thirty times as long as their work are left out, and those that hardly any replay interrupts. Of
-up-times with memory the goodput is compared, in points; else the wall time, in per cent. The worst runs are those farthest off
-beyond three standard errors of the mean.
+Runs that take more than thirty times as long as their work, and runs that are interrupted in hardly any replay, are left out.
+For up-times with memory, the goodput is compared, in points; otherwise the wall time, in per cent. The worst runs are those
+whose difference exceeds three standard errors of the mean by most.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How large and how quick is the page of a study of 100,000 designs? Python -m benchmarks.report_page [--designs N].
 
-Simulates N random designs of the Llama 3.1 70B example on up to 16,384 accelerators, writes their page, and measures in a
-headless Chromium: until the page has drawn everything, until another axis is drawn, and until a design that is pointed at
-is shown. Each figure is the median of five; the pages are opened anew.
+Simulates N random designs of the Llama 3.1 70B example on up to 16,384 accelerators, writes their page, and times three things
+in a headless Chromium: until the page has drawn everything, until another axis is drawn, and until a design under the pointer
+is shown. Each figure is the median of five; the page is reopened each time.
 """
 
 from __future__ import annotations

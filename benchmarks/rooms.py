@@ -1,4 +1,4 @@
-"""In which module is the time of a call spent? A profile whose library calls count for the module that makes them."""
+"""In which module is the time of a call spent? A profile that attributes library calls to the calling module."""
 
 from __future__ import annotations
 

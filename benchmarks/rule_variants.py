@@ -1,8 +1,8 @@
-"""How far are published steps from simulated ones where a rule or a setting is another one?
+"""How far are published steps from simulated ones if a rule or a setting is changed?
 
     python -m benchmarks.rule_variants
 
-Prints the mean errors that docs/model.md and docs/validation.md quote of such comparisons: simulated over measured, less one.
+Prints the mean errors of such comparisons that docs/model.md and docs/validation.md quote: simulated over measured, less one.
 Nothing is fitted anew.
 """
 

@@ -1,10 +1,10 @@
-"""How fast is the event loop of a run, and how far is the expected run from it?
+"""How fast is the event loop of a run, and how far is the expected run from its mean?
 
     python -m benchmarks.run_kernel
 
-The run: 60 days on 16,384 accelerators with about 500 failures and a save every five minutes, played on one thread;
-then the same with everything that a run may have. A save, a commit and a failure are an event each, also where
-the loop adds up whole cycles. The plain loop of the tests plays the same runs.
+The run takes 60 days on 16,384 accelerators, with about 500 failures and a save every five minutes, played on one thread. It is
+then played again with everything that a run may have. Each save, commit and failure counts as one event, even where the loop
+adds up whole cycles. The plain loop of the tests plays the same runs.
 """
 
 from __future__ import annotations

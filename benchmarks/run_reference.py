@@ -1,6 +1,6 @@
-"""What does one run lose, worked out slowly and without the kernel's shortcuts?
+"""What does one run lose, computed slowly and without the kernel's shortcuts?
 
-A run in plain Python, a table of goodputs from an independent Monte Carlo, and the run that tests start from.
+A run in plain Python, a table of goodputs from an independent Monte Carlo simulation, and the run that tests start from.
 """
 
 from __future__ import annotations

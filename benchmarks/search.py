@@ -4,9 +4,9 @@
     python -m benchmarks.search --job 405B       the share of the volume that the exhaustive front dominates, on some jobs
     python -m benchmarks.search --recording      a study with and without MLflow
 
-Six jobs with two to four objectives, under tight and loose limits, and eight others that were held out
-(`benchmarks.search_jobs`). Every design of a space is simulated once; the searches then read what they ask for. Times
-depend on the machine, shares do not.
+There are six jobs with two to four objectives, under tight and loose limits, and eight others that were held out
+(`benchmarks.search_jobs`). Every design of a space is simulated once; the searches then look up what they ask for. Times depend
+on the machine; shares do not.
 """
 
 from __future__ import annotations

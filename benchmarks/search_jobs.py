@@ -1,8 +1,7 @@
-"""On which jobs is the search measured? Two sets: one to look at while the search is made, one to judge it afterwards.
+"""On which jobs is the search measured? Two sets: one to look at while developing it, one to judge it afterwards.
 
-Other models, offers, limits and objectives are in `HELD_OUT` than in `SEEN`. Two of them, BLOOM and 405B under tight carbon,
-were looked at when the distances of `studies.searchers.ratio_model` were chosen; nothing was chosen by the results on the other
-six.
+`HELD_OUT` has other models, offers, limits and objectives than `SEEN`. Two of its jobs, BLOOM and 405B under tight carbon, were
+looked at when the distances of `studies.searchers.ratio_model` were chosen. Nothing was chosen by the results on the other six.
 """
 
 from __future__ import annotations

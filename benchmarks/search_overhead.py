@@ -1,12 +1,12 @@
-"""Which share of a study with MLflow is evaluation, and which is search, journal, MLflow and report?
+"""What share of a study with MLflow is evaluation, and what share is search, journal, MLflow and report?
 
     python -m benchmarks.search_overhead --evaluations 100000
 
 GPT-3 175B on 512 A100 with every schedule, every way to save and fourteen power caps; with `--job 405b` Llama 3.1 405B on up
 to 16,384 H100 with the same choices; with `--job 70b` Llama 3.1 70B on up to 4,096 accelerators under five caps, whose space
-is larger. Populations may spend all evaluations, because the search would end before: nothing is left to find; `--until-found`
-lets it end so. Refinement and report are left out, which simulate more designs: with `--whole` it is all that
-`capplan study run` does, refinement by Optuna, answer, child runs, report and its pictures, too.
+is larger. Populations may use up all evaluations; otherwise the search would end earlier, when nothing is left to find, as it
+does with `--until-found`. Refinement and report simulate more designs and are left out. `--whole` does everything that
+`capplan study run` does, including refinement by Optuna, answer, child runs, report and its pictures.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What is each part of the search worth? One part at a time is taken away, at equal evaluations.
+"""What is each part of the search worth? One part at a time is removed, with an equal number of evaluations.
 
     python -m benchmarks.search_parts
     python -m benchmarks.search_parts --job 405B --seeds 3
 
-Share of the exhaustive front's volume that NSGA-II reaches at a twentieth of the evaluations, as in `benchmarks.search`.
-The whole search comes first, then populations alone: behind the screening they spend so little that what their operators
-are worth could not be seen. Shares do not depend on the machine.
+Prints the share of the exhaustive front's volume that NSGA-II reaches with a twentieth of the evaluations, as in
+`benchmarks.search`. The whole search comes first, then populations alone: after the screening they use so few evaluations that
+the worth of their operators would not show. Shares do not depend on the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How are the errors of measured rows tabled? Groups of rows, statistics of their errors, and a table of text."""
+"""How are the errors of measured rows tabulated? Groups of rows, statistics of their errors, and a text table."""
 
 from __future__ import annotations
 

@@ -2,14 +2,15 @@
 
     python -m benchmarks.step_error           prints the lines of simulator/data/step_error.csv
     python -m benchmarks.step_error --write   writes the file
-    python -m benchmarks.step_error --software    prints by how much surer software is that others ran on an architecture
+    python -m benchmarks.step_error --software    prints how much more certain software is that others ran on an architecture
 
-How wide the error of a kind of step is follows from its 80 % interval in `planner.validation.interval`. How it divides
-follows from a one-way analysis of variance with random groups (Searle, Casella, McCulloch: Variance Components, 1992,
-chapter 3): a group is what one publisher measured of one model on one accelerator in one number format, as the designs of
-one job are; layouts, sizes and sequence lengths differ inside.
+The width of the error of a kind of step follows from its 80 % interval in `planner.validation.interval`. Its division follows
+from a one-way analysis of variance with random groups (Searle, Casella, McCulloch: Variance Components, 1992, chapter 3). Like
+the designs of one job, a group is what one publisher measured of one model on one accelerator in one number format; layouts,
+sizes and sequence lengths differ within it.
 
-A kind of one source is taken to be no surer than all together: nothing says how far off another source would be.
+A kind with only one source is taken to be no more certain than all kinds together: nothing shows how far off another source
+would be.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Are steps that were measured faster simulated faster, too? Rank correlations, and pairs of layouts that can be told apart."""
+"""Are steps that were measured as faster also simulated as faster? Rank correlations, and pairs of distinguishable layouts."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How near are the fast forms of straggler slow-downs to played replicas, and how long do they take?
+"""How close are the fast formulas for straggler slow-downs to simulated replicas, and how long do they take?
 
     python -m benchmarks.straggler_agreement
 
-Every preset without episodes on designs of many shapes: mean and largest difference in points of slow-down, beside the
-standard error of the played mean where it is largest. The second column is the time of the fast form for one design
-among 30,000. Takes some minutes.
+Covers every preset without episodes on designs of many shapes: the mean and largest difference in points of slow-down, with the
+standard error of the simulated mean where the difference is largest. The second column is the fast formula's time for one
+design among 30,000. It takes some minutes.
 """
 
 from __future__ import annotations

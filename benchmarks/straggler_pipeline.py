@@ -1,10 +1,10 @@
-"""How long do pipeline stages wait for each other when micro-batches are unlike? Writes simulator/data/straggler_pipeline.csv.
+"""How long do pipeline stages wait for each other if micro-batches differ? Writes simulator/data/straggler_pipeline.csv.
 
     python -m benchmarks.straggler_pipeline
 
-Balanced pipelines of every schedule are played over and over with random micro-batches, a forward of one third and a
-backward of two thirds of a cycle (what one micro-batch takes on a stage), of which half can be done later where the schedule
-splits it. Columns are per standard deviation of a cycle:
+Balanced pipelines of every schedule are played repeatedly with random micro-batches. A forward takes one third and a backward
+two thirds of a cycle (the time of one micro-batch on a stage); half of the backward can be deferred if the schedule splits it.
+Columns are per standard deviation of a cycle:
 
     waiting       mean excess of a step over that with equal micro-batches, in cycles per micro-batch
     slowest_of_D  expected excess of the slowest of D replicas over the mean, in cycles per root of micro-batches

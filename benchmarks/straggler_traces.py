@@ -1,11 +1,11 @@
-"""How near does our pipeline come to the slow-downs that were published with three traced training jobs?
+"""How close does our pipeline come to the slow-downs that were published with three traced training jobs?
 
     python -m benchmarks.straggler_traces --traces DIR
 
 DIR holds the traces that ByteDance released with "Understanding Stragglers in Large Model Training Using What-if Analysis"
-(arXiv 2505.05713; github.com/ByteDance-Seed/StragglerAnalysis, Apache-2.0). Every replica of every step is played from
-the durations of its forwards and backwards alone; a step ends with the slowest replica and the collectives behind
-it. The ideal step has every duration at its mean over replicas, stages and steps, and every collective at its median.
+(arXiv 2505.05713; github.com/ByteDance-Seed/StragglerAnalysis, Apache-2.0). Every replica of every step is played from the
+durations of its forwards and backwards alone; a step ends with the slowest replica and the collectives that follow. In the
+ideal step, every duration is its mean over replicas, stages and steps, and every collective is at its median.
 
 With --write it also rewrites the tables that capplan ships, simulator/data/straggler_noise.csv and
 straggler_sequence.csv, and the few steps in tests/simulator/data that the tests replay.

@@ -1,13 +1,13 @@
-"""How many designs are evaluated in a second, and what does the time of one grow with?
+"""How many designs are evaluated per second, and what does the time per design grow with?
 
     python -m benchmarks.throughput                       tables
     python -m benchmarks.throughput --json                one JSON object
     python -m benchmarks.throughput --calculon DIR        also Calculon on the same layouts, in the same run
 
-An evaluation is everything that a search asks for: step, memory, saves, run with failures, energy, cost, carbon, limits.
-Rates are per second of CPU time, so that other work on the machine disturbs them little; where two threads or processes
-share the work, and for one thread beside them, seconds are those of the clock on the wall. Designs are drawn at random from
-those that fit memory, none twice.
+An evaluation is everything that a search asks for: step, memory, saves, run with failures, energy, cost, carbon, limits. Rates
+are per second of CPU time, so that other work on the machine has little effect. Where two threads or processes share the work,
+and for the one-thread rate next to them, seconds are wall-clock time. Designs are drawn at random without repetition from those
+that fit into memory.
 """
 
 from __future__ import annotations

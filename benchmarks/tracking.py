@@ -1,7 +1,7 @@
-"""How fast is a study recorded, and what does each way of keeping its designs cost beside the others?
+"""How fast is a study recorded, and what does each way of storing its designs cost compared with the others?
 
-All ways keep the same designs (20 parameters, 12 metrics, 6 tags, as those of a study) in one process, so that the ratios
-hold on other machines too. An SQLite store in a temporary folder is used and removed:
+All ways store the same designs (20 parameters, 12 metrics, 6 tags, like those of a study) in one process, so the ratios hold on
+other machines, too. An SQLite store in a temporary folder is used and removed:
 
     python -m benchmarks.tracking --designs 20000
     python -m benchmarks.tracking --designs 20000 --tracking-uri postgresql+psycopg2://user@host/database

@@ -1,4 +1,4 @@
-"""Which measured steps are the constants of training fitted on, and what does the simulator say for given constants?"""
+"""Which measured steps are the constants of training fitted on, and what does the simulator predict for given constants?"""
 
 from __future__ import annotations
 

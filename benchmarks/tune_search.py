@@ -1,10 +1,10 @@
-"""Which parameters suit the searcher best? Optuna tunes them on some jobs; jobs that it has not seen judge the result.
+"""Which parameters suit the searcher best? Optuna tunes them on some jobs; the result is judged on unseen jobs.
 
     python -m benchmarks.tune_search --trials 30 --seeds 3
 
-A trial is worth the mean share of the exhaustive fronts' volume over tuning jobs and seeds, at a twentieth of the evaluations.
-The defaults and the best trial are then compared on held-out jobs with seeds that no trial has used. What is printed is what
-docs/studies.md reports; the defaults themselves are in `studies.searchers.tuning`.
+A trial's score is the mean share of the exhaustive fronts' volume over tuning jobs and seeds, with a twentieth of the
+evaluations. The defaults and the best trial are then compared on held-out jobs with seeds that no trial has used. The output is
+what docs/studies.md reports; the defaults themselves are in `studies.searchers.tuning`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How far would steps be off on an architecture of which nobody had measured anything? Each known one is left out in turn.
+"""How far off would steps be on an architecture without any measurements? Each known one is left out in turn.
 
     python -m benchmarks.unknown_accelerators --measured training_runs.csv --vtrain FOLDER
 
-The constants of training are fitted without its steps, as a plane around the shipped ones, and its accelerators get a name
-that no table knows: kernels, links and clocks then follow the transfer rules of docs/model.md.
+The constants of training are fitted without its steps, linearized around the shipped ones. Its accelerators get a name that no
+table knows, so that kernels, links and clocks follow the transfer rules of docs/model.md.
 """
 
 from __future__ import annotations

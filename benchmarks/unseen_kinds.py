@@ -1,10 +1,10 @@
-"""How much further off are steps of a kind that nobody had measured? Each kind is left out in turn.
+"""How much further off are steps of a kind without measurements? Each kind is left out in turn.
 
     python -m benchmarks.unseen_kinds --measured training_runs.csv --vtrain FOLDER
 
-Steps of a kind are left out of the fit of the constants, as a plane around the shipped ones, and of the residuals of which
-half widths are made; so is the source of each. Errors are over those half widths, and every source counts the same. Beside
-them stand those of the same steps with their source alone left out, and of other steps of those sources.
+The steps of a kind, and the source of each, are left out of the fit of the constants (linearized around the shipped ones) and
+of the residuals that give the half widths. Errors are divided by those half widths, and every source counts the same. Next to
+them are the errors of the same steps with only their source left out, and those of other steps of these sources.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How much further off are steps of a source that no constant has seen, every source counting the same?
+"""How much further off are steps of a source that no constant was fitted on, if every source counts the same?
 
     python -m benchmarks.unseen_sources
 
-Errors are those with constants that are fitted without the source, less what the row's host and open choices may change, over
-the half width that residuals of other sources have; measurements that are shorter than simulated apart from longer ones. Of a
-source that the constants have not seen, they are those with the shipped ones. Left out are rows of which it is known that other
-software ran than they say (`docs/validation.md`). The line before the last has the ratios under which nine of ten errors on
-either side lie if there is one source more, whose errors may be larger than all others': `NEW_SOURCE_RATIOS`. The last has the
-shares of shipped steps on either side of their intervals, with `UNSEEN_RATIOS`.
+Errors are computed with constants fitted without the source, or with the shipped ones if these were not fitted on it. What the
+row's host and open choices may change is subtracted, and the rest is divided by the half width from residuals of other sources.
+Measurements shorter and longer than simulated are separate. Rows that are known to have run other software than they state are
+left out (`docs/validation.md`). The line before the last gives the ratios below which nine of ten errors on either side lie if
+there is one further source, whose errors may be larger than all others': `NEW_SOURCE_RATIOS`. The last line gives the shares of
+shipped steps on either side of their intervals, with `UNSEEN_RATIOS`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""How right are steps of runs that do not tell all, and how far are published layouts from the fastest one?
+"""How accurate are steps of runs that do not state everything, and how far are published layouts from the fastest one?
 
     python -m benchmarks.untold_choices --measured training_runs.csv --write
 
-Takes layout, micro-batch, recomputation, chunks of stages and framework out of configurations that tell them, so that what is
-fastest and fits (`planner.measured.untold_layouts`, `planner.measured.fitting_choices`) or unknown habits stand in, and
-simulates both.
-`--write` puts the tables into docs/validation.md.
+Removes layout, micro-batch, recomputation, chunks per stage and framework from configurations that state them. They are
+replaced by the fastest that fit (`planner.measured.untold_layouts`, `planner.measured.fitting_choices`) or by the habits of an
+unknown framework, and both are simulated. `--write` puts the tables into docs/validation.md.
 """
 
 from __future__ import annotations

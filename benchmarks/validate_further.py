@@ -1,4 +1,4 @@
-"""How near are simulated steps to measured ones that are no part of the published steps, and which design would be picked?
+"""How close are simulated steps to measured ones outside the published steps, and which design would be picked?
 
 Two tables of docs/validation.md over `data/further_steps.csv`: vTrain's 109 iterations on several nodes and 60 of its 1,440 on
 one (every 24th), and the 22 steps of Narayanan et al. (SC'21). `python -m benchmarks.validate_steps` writes them with the

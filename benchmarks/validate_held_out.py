@@ -1,7 +1,7 @@
 """How far off are published steps when the constants are fitted without their model or without their source?
 
-A table of docs/validation.md over the steps that are carried, simulated anew each time, so that a change of the simulator
-shows in it. The constants are those of `python -m benchmarks.hold_out`, which also says of which source each step is.
+A table of docs/validation.md over the steps in this repository, simulated anew each time so that it shows changes of the
+simulator. The constants are those of `python -m benchmarks.hold_out`, which also gives the source of each step.
 """
 
 from __future__ import annotations

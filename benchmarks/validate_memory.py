@@ -1,4 +1,4 @@
-"""How near is simulated memory to published peaks, and are runs that ran told from runs that did not fit?
+"""How close is simulated memory to published peaks, and are runs that fitted distinguished from runs that did not?
 
 The tables of docs/validation.md about memory; `python -m benchmarks.validate_steps` writes them with the others.
 """

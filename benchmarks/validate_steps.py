@@ -1,12 +1,12 @@
-"""How near are simulated steps to the step times and memory that others measured and published?
+"""How close are simulated steps to the step times and memory that others measured and published?
 
 Simulates every configuration of planner/data/published_steps.csv, prints the errors, and rewrites the tables of
 docs/validation.md and the file simulator/data/accuracy.csv:
 
     python -m benchmarks.validate_steps --date 2026-11-22
 
-Errors are simulated over measured, less one. Averages of production runs contain the fleet's stragglers, so there the
-simulated step is multiplied by their expected slow-down.
+An error is the simulated over the measured value, less one. Averages of production runs include the fleet's stragglers, so
+there the simulated step is multiplied by their expected slow-down.
 """
 
 from __future__ import annotations

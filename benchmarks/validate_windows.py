@@ -1,10 +1,10 @@
-"""How near is attention with a sliding window to measured kernels, of which none was fitted?
+"""How close is simulated sliding-window attention to measured kernels that no constant was fitted on?
 
     python -m benchmarks.validate_windows --tables .../aiconfigurator_core/systems/data
 
-Prints, for each accelerator, kernel and window, how many causal bf16 prefills the kernel tables of `aiconfigurator-core`
-0.12 have whose sequences are longer than the window, and the predicted over the measured time: the median and the middle
-80 %; beside it the same of whole sequences with that kernel.
+For each accelerator, kernel and window, prints how many causal bf16 prefills with sequences longer than the window the kernel
+tables of `aiconfigurator-core` 0.12 contain, and the predicted over the measured time: the median and the middle 80 %. The same
+for attention over whole sequences with that kernel is printed next to it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Which of vTrain's designs on several nodes is simulated as the faster one, and what decides how often that is right?
+"""Which of vTrain's designs on several nodes is simulated as the faster one, and what determines how often this is right?
 
     python -m benchmarks.vtrain_ranks --measured training_runs.csv --vtrain FOLDER --write
     python -m benchmarks.vtrain_ranks --measured training_runs.csv --vtrain FOLDER --expected shared_card_fraction 0.354
     python -m benchmarks.vtrain_ranks --measured training_runs.csv --vtrain FOLDER --one-node-recompute none
 
-Fits the constants of training as `benchmarks.fit_training` does, where asked with another expectation of one of them or with
-rows of one node that compute nothing again, and prints errors, rank correlations and regrets; `--write` puts the tables into
-docs/validation.md. Without the rows of one node the fit takes the plane around the constants of all, as without a model or
-a source.
+Fits the constants of training as `benchmarks.fit_training` does and prints errors, rank correlations and regrets. Options
+change the expectation of one constant, or simulate the rows of one node without recomputation. `--write` puts the tables into
+docs/validation.md. Without the rows of one node, the fit is linearized around the constants of all rows, as it is without a
+model or a source.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How near are whole runs, with and without what they told us, to what was published? The pages that tell it.
+"""How close are predictions of whole runs to what was published, with and without the runs' own data? The pages about it.
 
     python -m benchmarks.whole_runs           prints the tables
     python -m benchmarks.whole_runs --write   writes docs/whole-runs.md and its parts of docs/validation.md and
