@@ -17,13 +17,13 @@ from planner.measured.cells.words import NOTHING_SAID
 from simulator.errors import refusal
 
 WORDS_FOR_NOTHING = (*NOTHING_SAID, "none")
-"""What people write into a cell of numbers that has none."""
+"""What people write in a numeric cell without a number."""
 WORDS_FOR_USUAL = {"kv_heads": ("mha", "same", "as heads"), "micro_batch": ("auto",)}
-"""Words of a column that mean what is taken for an empty cell."""
+"""Words in a column that mean the same as an empty cell."""
 _LATENT = re.compile(r"\bmla\b|\blatent\b", re.IGNORECASE)
 """Latent attention, whose numbers beside it are ranks or queries, not key-value heads."""
 _NO_ROOM = re.compile(r"(?:cuda )?(?:oom|out[- ]of[- ]memory)(?: error)?", re.IGNORECASE)
-"""What tables print in the place of a time, a speed or a peak that there was none of."""
+"""What tables print instead of a time, speed or peak that does not exist."""
 LARGEST = 1e15
 
 COUNTS = {
@@ -58,12 +58,12 @@ COUNTS = {
     "full_every": 0,
     "mean_document": 0,
 }
-"""Columns of whole numbers with the smallest that makes sense; 0 stands for `not used`."""
+"""Columns of whole numbers, with the smallest sensible value; 0 means `not used`."""
 PEAK_MEMORY = "peak_mem_gib_per_gpu"
 QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", PEAK_MEMORY)
 """Columns of positive numbers: what was measured."""
 BYTES_OF_A_WEIGHT = ("optimizer_bytes", "update_bytes")
-"""Columns of the bytes that an optimizer keeps for each weight; 0 is a number of them."""
+"""Columns of bytes that an optimizer keeps per weight; 0 is a valid number."""
 NEEDED = (
     ("gpu",),
     ("n_gpus",),
@@ -72,7 +72,7 @@ NEEDED = (
     ("layers", "model"),
     ("hidden", "model"),
 )
-"""Columns without which no row can be modelled: of each group one must be there."""
+"""Columns without which no row can be modelled: one of each group is required."""
 _IDENTITY = ("id", "source", "source_ref", "tier", "config_key", "usable")
 _HARDWARE = ("model", "gpu", "interconnect", "precision")
 _LAYOUT = ("schedule", "pp_schedule", "pipeline_schedule", "cp_comm_type", "sp", "zero_stage_or_fsdp")
@@ -82,7 +82,7 @@ WORDS = (*_IDENTITY, *_HARDWARE, *_LAYOUT, *_SOFTWARE)
 COLUMNS = (*WORDS, *COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT)
 """All columns that are read."""
 LIKENESS = 0.7
-"""How much of two names must agree for one to be the other misspelt, as `difflib` counts it."""
+"""Smallest similarity of two names, by `difflib`, at which one counts as a misspelling of the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,35 +90,35 @@ class Cells:
     """One row of a file: its cells as text, and as numbers where the column holds numbers."""
 
     line: int
-    """Row of the file, the head being row 1."""
+    """Row number in the file; the header is row 1."""
     text: Mapping[str, str]
     """Trimmed cells by column."""
     numbers: Mapping[str, float]
     """Numbers by column; columns without one are left out."""
     problems: tuple[str, ...] = ()
-    """Cells that break the rule of their column, and the rule."""
+    """Cells that break their column's rule, and the rule."""
     remarks: tuple[tuple[str, str], ...] = ()
-    """Columns whose numbers are not quite what is written, and what they are taken for."""
+    """Columns whose numbers differ from what is written, and how they are read."""
 
     def count(self, column: str) -> int | None:
-        """Returns a whole number; `None` where the cell or the column is missing or 0."""
+        """Returns a whole number; `None` if the cell or column is missing or 0."""
         return int(self.numbers.get(column, 0)) or None
 
     @property
     def has_time(self) -> bool:
-        """Whether the time of a step was measured, or the tokens per second that it means."""
+        """Whether a step time, or tokens per second that imply one, were measured."""
         return bool({"step_time_s", "tokens_per_s_per_gpu"} & set(self.numbers))
 
     def step_time_s(self, global_batch: int | None = None) -> float | None:
-        """Returns the measured step, or the one that the measured tokens per second mean; `None` where neither stands.
+        """Returns the measured step time, or the one implied by the measured tokens per second; `None` if there is neither.
 
         Args:
-            global_batch: sequences of a step where the row does not say how many.
+            global_batch: sequences per step if the row does not state them.
         """
         return self.numbers.get("step_time_s") or self.step_time_of_rate_s(global_batch)
 
     def step_time_of_rate_s(self, global_batch: int | None = None) -> float | None:
-        """Returns the step that the measured tokens per second mean; `None` where there are none."""
+        """Returns the step time implied by the measured tokens per second; `None` if there are none."""
         rate, batch = self.numbers.get("tokens_per_s_per_gpu"), self.count("global_batch") or global_batch
         sequence, num_gpus = self.count("seq_len"), self.count("n_gpus")
         if not (rate and batch and sequence and num_gpus):
@@ -130,7 +130,7 @@ def read_cells(path: Path) -> list[Cells]:
     """Returns the rows of a CSV file; one whose cells break a rule says so in its `problems`.
 
     Raises:
-        InputError: the file cannot be read, is no table, or lacks a column.
+        InputError: the file cannot be read, is not a table, or lacks a column.
     """
     records = _records(_text(path), path)
     head = _head(records)
@@ -142,7 +142,7 @@ def read_cells(path: Path) -> list[Cells]:
 
 
 def unread_columns(path: Path) -> dict[str, str | None]:
-    """Returns the columns of a file that nothing reads, each with the one that may be meant and that the file lacks."""
+    """Returns the columns of a file that are not read, each with the missing column that may be meant."""
     head = _head(_records(_text(path), path))
     lacking = [name for name in COLUMNS if name not in head]
     return {name: _meant(name, lacking) for name in head if name and name not in COLUMNS}

@@ -18,7 +18,7 @@ CHUNKED_LOSS = re.compile(
     r"\b(?:tiled?|chunked|(?:fused[- ])?linear|cut)[- ](?:cross[- ]entropy|ce\b|loss|logits)|\bliger\b",
     re.IGNORECASE,
 )
-"""A loss whose logits are never there all at once."""
+"""A loss whose logits are never all in memory at once."""
 _FUSED_OPERATORS = re.compile(
     r"\bfused (?:kernels|operators|ops|swiglu|(?:rms|layer)[- ]?norms?)\b"
     r"|\btorch[. _-]?compiled?\b|\bcompile(?= ?[=:]| (?:turned |switched )?off\b)|(?<=no )compile\b|(?<=without )compile\b"
@@ -98,7 +98,7 @@ _EXPERT_LAYERS = re.compile(
     r"|(?P<alone>\binterleaved moe\b)",
     re.IGNORECASE,
 )
-"""Of how many layers one has experts, as of GShard, GLaM or Llama 4 Maverick."""
+"""One in how many layers has experts, as in GShard, GLaM or Llama 4 Maverick."""
 _CHUNKS_OF_SCHEDULE = re.compile(
     rf"{_CHUNKS.pattern}|\b(?:vpp?|v|chunks?)[ =:]*([1-9]\d?)\b"
     r"|\b([1-9]\d?)[- ]?(?:(?:model|pipeline)[- ])?(?:chunks?|(?:virtual|interleaved)[- ]stages|stages (?:per|a) rank)\b",
@@ -122,7 +122,7 @@ def logit_bytes(notes: str) -> int | None:
 
 
 def fuses_operators(notes: str) -> bool | None:
-    """Returns whether norms, activations and their like are kernels of their own; `None` where nothing is said."""
+    """Returns whether norms, activations and similar operators are separate kernels; `None` if the notes do not say."""
     return _is_on(_FUSED_OPERATORS, notes)
 
 
@@ -132,23 +132,23 @@ def replays_whole_steps(notes: str) -> bool:
 
 
 def offloaded_layers(notes: str) -> int:
-    """Returns the layers whose activations wait in main memory."""
+    """Returns the layers whose activations are offloaded to main memory."""
     found = affirmed(_OFFLOADED_LAYERS, notes)
     return int(next(filter(None, found.groups()))) if found else 0
 
 
 def hides_tensor_traffic(notes: str) -> bool | None:
-    """Returns whether collectives of tensor parallelism run beside their products; `None` where nothing is said."""
+    """Returns whether tensor-parallel collectives overlap with their products; `None` if the notes do not say."""
     return _is_on(_TENSOR_BESIDE, notes)
 
 
 def hides_gradient_traffic(notes: str) -> bool | None:
-    """Returns whether replicas send gradients beside the backward pass; `None` where nothing is said."""
+    """Returns whether the reduction of gradients overlaps with the backward pass; `None` if the notes do not say."""
     return _is_on(_GRADIENTS_BESIDE, notes)
 
 
 def waits_for_weights(notes: str) -> bool:
-    """Returns whether the weights that replicas gather once per step are all there before the first forward pass."""
+    """Returns whether the weights that replicas gather once per step are complete before the first forward pass."""
     return is_denied(_PARAMETERS_BESIDE, notes)
 
 
@@ -164,7 +164,7 @@ def virtual_pipeline(notes: str) -> int | None:
 
 
 def expert_layer_step(notes: str) -> int | None:
-    """Returns of how many layers one has experts."""
+    """Returns n if one in n layers has experts."""
     found = affirmed(_EXPERT_LAYERS, notes)
     if found is None:
         return None
@@ -209,7 +209,7 @@ def lora_rank(notes: str) -> int | None:
 
 
 def accumulation_steps(notes: str) -> int | None:
-    """Returns in how many micro-batches a rank goes through its share of a batch."""
+    """Returns the number of micro-batches in which a rank processes its share of a batch."""
     found = affirmed(_ACCUMULATION, notes)
     return int(found[1] or found[2]) or None if found else None
 
@@ -225,7 +225,7 @@ def expert_dispatch(notes: str) -> str:
 
 
 def hides_expert_exchange(notes: str) -> bool | None:
-    """Returns whether the traffic of experts is hidden behind other micro-batches."""
+    """Returns whether expert traffic is hidden behind other micro-batches."""
     is_on = _is_on(_EXPERTS_BESIDE, notes)
     return False if is_on is None and affirmed(_UNHIDDEN_DISPATCHER, notes) else is_on
 
@@ -236,7 +236,7 @@ def fills_expert_rows(notes: str) -> bool:
 
 
 def gathers_routing_maps(notes: str) -> bool:
-    """Returns whether ranks gather where the tokens of all go ahead of a dispatch, as for Hybrid-EP."""
+    """Returns whether ranks gather the routing of all tokens before a dispatch, as for Hybrid-EP."""
     return bool(affirmed(_UNHIDDEN_DISPATCHER, notes))
 
 
@@ -252,12 +252,12 @@ def dispatches_in_8_bits(notes: str) -> bool:
 
 
 def overlaps_shared_experts(notes: str) -> bool:
-    """Returns whether the traffic of experts hides behind shared ones."""
+    """Returns whether expert traffic is hidden behind shared experts."""
     return bool(affirmed(_SHARED_OVERLAP, notes))
 
 
 def _is_on(words: str | re.Pattern[str], text: str) -> bool | None:
-    """Returns whether a text says that something is on or off; `None` where it does not name it."""
+    """Returns whether a text says that something is on or off; `None` if it does not name it."""
     if is_denied(words, text):
         return False
     return True if affirmed(words, text) else None

@@ -18,8 +18,8 @@ _IN_TOKENS = re.compile(
 _BLANK_SEPARATOR = re.compile(r"(?<=\d)[ \u00a0\u2009\u202f](?=\d{3}(?!\d))")
 """Between thousands, as many languages write them: `16 384`."""
 MOST_SEQUENCES = 2**18
-"""Sequences of a step above which a bare number of them is one of tokens: the smallest batch that is usually told in tokens is
-2^19, half a million of them, and no step that is published has as many sequences."""
+"""A bare batch size above this number counts tokens, not sequences: the smallest batch usually stated in tokens is 2^19, half a
+million, and no published step has as many sequences."""
 _PRODUCT = re.compile(r"(\d{1,6})\s*[xX\u00d7*]\s*(\d{1,6})")
 _THOUSANDS = ("vocab", "tokens_per_s_per_gpu")
 """Columns in which `k` is 1,000; sizes of networks, batches and clusters are counted in powers of two."""
@@ -54,7 +54,7 @@ _UNITS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "tokens_per_s_per_gpu": ((r"(tok(en)?s?(/s(ec(ond)?)?)?|tgs|tps)(/(gpu|device|chip))?", 1.0),),
     "peak_mem_gib_per_gpu": (("gib", 1.0), ("gb?", GIGA / GIB), ("mib", MIB / GIB), ("mb", MEGA / GIB)),
 }
-"""Units that may stand behind the numbers of a column, and what one of them is in the column's own."""
+"""Units that may follow the numbers of a column, and their size in the column's own unit."""
 _DECIMAL = re.compile("gb?|mb", re.IGNORECASE)
 """Units of memory that some write for binary ones."""
 _WORDS: Mapping[str, tuple[tuple[str, float], ...]] = {
@@ -73,7 +73,7 @@ _OWN_NAMES: Mapping[str, str] = {
     "global_batch": "gbs",
     "topk": "top-?k?",
 }
-"""What people write before the numbers of a column that is called so: `EP64`, `TP=8`, `top-2`."""
+"""What people write before the numbers of a column: `EP64`, `TP=8`, `top-2`."""
 _OF_ALL = re.compile(r"(\d{1,6})\s*(?:of|/|out of)\s*(\d{1,6})")
 """Experts of a token among all: `8 of 256`."""
 _BESIDE_SHARED = re.compile(
@@ -89,16 +89,16 @@ class Number:
 
     value: float
     is_exact: bool = True
-    """Whether that is what was written, and not only what is meant by it."""
+    """Whether this is exactly what was written, and not an interpretation."""
 
 
 def number_in(column: str, cell: str, *, may_be_0: bool) -> Number | None:
-    """Returns the number of a cell; `None` where there is none.
+    """Returns the number in a cell; `None` if there is none.
 
     Args:
         column: its name.
         cell: what is written, trimmed.
-        may_be_0: whether 0 of the column stands for `not used`.
+        may_be_0: whether 0 means `not used` in the column.
     """
     cell = _BLANK_SEPARATOR.sub("", _without_name(column, cell))
     try:

@@ -19,11 +19,11 @@ _Value = TypeVar("_Value")
 
 
 class CannotModelError(CapplanError):
-    """A row says too little, or something that the simulator does not know."""
+    """A row states too little, or something that the simulator does not model."""
 
 
 class Told:
-    """The cells of one row; collects what was assumed in the place of columns, and what was read with care."""
+    """The cells of one row; collects what was assumed for missing columns, and remarks on what was read with care."""
 
     def __init__(self, cells: Cells) -> None:
         self.cells = cells
@@ -35,27 +35,27 @@ class Told:
             self.remark(column, meaning)
 
     def text(self, column: str) -> str:
-        """Returns what is written in a column, of notes what they say of this run; empty where there is nothing."""
+        """Returns the text of a column, for notes only what concerns this run; empty if there is none."""
         if column in self._left_out:
             return ""
         return self._own_notes if column == "notes" else self.cells.text.get(column, "")
 
     def name(self, column: str) -> str:
-        """Returns the name in a column, no longer than names are; empty where there is none."""
+        """Returns the name in a column, cut to the length of a name; empty if there is none."""
         return self.text(column)[:LONGEST_NAME]
 
     @cached_property
     def framework(self) -> str:
-        """The framework as its authors spell it, with the year of publication where its name tells no release.
+        """The framework as its authors spell it, with the year of publication if its name states no release.
 
-        Of a row that names none it is that in its source; empty where none is named.
+        If a row names none, it is the one named in its source; empty if there is none either.
         """
         name, year = self._named_framework, self.published_year
         return name if year is None else f"{name} ({year})"
 
     @cached_property
     def published_year(self) -> int | None:
-        """The year of publication where it stands in for a release of the framework that the row does not tell."""
+        """The year of publication if it replaces a framework release that the row does not state."""
         if not self._named_framework or release_year(self._named_framework):
             return None
         return published_year(self.name("source"), self.name("source_ref"))
@@ -70,7 +70,7 @@ class Told:
         return written or (source if software_family(source) else "")
 
     def count(self, column: str, *defaults: int | None) -> int:
-        """Returns the number in a column or the first default that there is.
+        """Returns the number in a column, or else the first default that is not `None`.
 
         Raises:
             CannotModelError: there is neither.
@@ -83,19 +83,19 @@ class Told:
         return self.default(column, default)
 
     def or_known(self, column: str, known: int | None) -> int:
-        """Returns a number for which 0 is a value; of a known model where the cell is empty."""
+        """Returns a number for which 0 is a valid value; that of a known model if the cell is empty."""
         return int(self.cells.numbers.get(column, known or 0))
 
     def default(self, column: str, value: _Value) -> _Value:
-        """Returns a value that is assumed in the place of a column."""
+        """Returns a value assumed for a column, and notes the assumption."""
         self.assumed.append(column)
         return value
 
     def leave_out(self, column: str, meaning: str) -> None:
-        """Takes a cell for an empty one, and says why."""
+        """Treats a cell as empty, and remarks why."""
         self.remark(column, meaning)
         self._left_out.add(column)
 
     def remark(self, column: str, meaning: str) -> None:
-        """Says what a cell is taken for that does not quite say it, or that it is not understood."""
+        """Remarks how an inexact cell is interpreted, or that it is not understood."""
         self.remarks.append(f"{column} = {shown(self.cells.text.get(column, ''))}: {meaning}")

@@ -63,7 +63,7 @@ _KNOWN_KINDS = (
 
 
 def is_yes(column: str, written: str, *, yes: tuple[str, ...] = YES, no: tuple[str, ...] = NO) -> bool | None:
-    """Returns whether a cell says yes; `None` where it says nothing.
+    """Returns whether a cell says yes; `None` if it says nothing.
 
     Raises:
         InputError: the cell says something else.
@@ -78,7 +78,7 @@ def is_yes(column: str, written: str, *, yes: tuple[str, ...] = YES, no: tuple[s
 
 
 def of_this_run(notes: str) -> str:
-    """Returns notes without the parts that speak of another run, as `ZeRO-3 rows run without TP` does."""
+    """Returns notes without the parts about another run, such as `ZeRO-3 rows run without TP`."""
     if not (_OF_OTHERS.search(notes) or _COMPARISON.search(notes)):
         return notes
     parts = [part for part in _PARTS_OF_NOTES.split(notes) if not _COMPARISON.search(part)]
@@ -93,7 +93,7 @@ def affirmed(words: str | re.Pattern[str], text: str) -> re.Match[str] | None:
 
 
 def all_affirmed(words: str | re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Returns every place where it does."""
+    """Returns every place where a text does so."""
     return (found for found in _named(words, text) if not _is_denied(found))
 
 
@@ -118,7 +118,7 @@ def _is_denied(found: re.Match[str]) -> bool:
 
 
 def is_usable(written: str) -> bool:
-    """Returns whether a row may be modelled, which it may where the cell says nothing.
+    """Returns whether a row may be modelled; it may if the cell says nothing.
 
     Raises:
         InputError: the cell says neither yes nor no.
@@ -127,10 +127,10 @@ def is_usable(written: str) -> bool:
 
 
 def known_kind(written: str) -> str:
-    """Returns what a row measured, as it is written; empty where the cell says nothing.
+    """Returns what a row measured, as written; empty if the cell says nothing.
 
     Raises:
-        InputError: no word of it is known, so that a run that is no ordinary step could pass for one.
+        InputError: none of its words is known, so that something else could be mistaken for an ordinary step.
     """
     if written.lower() in NOTHING_SAID:
         return ""

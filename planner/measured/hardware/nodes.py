@@ -34,12 +34,12 @@ class MeasuredNode:
     num_accelerators: int
     link_domain_size: int
     assumed: tuple[str, ...]
-    """Columns that say too little, so that the usual node or network stands in."""
+    """Columns that say too little, so that the usual node or network is assumed."""
     is_network_understood: bool
     node_remark: str = ""
-    """What the size of a node is taken for that is none of the accelerator."""
+    """How a node size that the accelerator does not have is interpreted."""
     network_remark: str = ""
-    """What is taken for the description of the network, or left out of it, that it does not say itself."""
+    """What is assumed beyond the description of the network, or left out of it."""
 
 
 def accelerator_of(told: Told) -> str:

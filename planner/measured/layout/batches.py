@@ -12,15 +12,15 @@ from planner.measured.frameworks.names import is_torchtitan
 from planner.measured.frameworks.releases import release_year
 
 MOST_ADDED_FRACTION = 0.1
-"""Sequences that a batch may be given on top, so that it makes up whole micro-batches of all replicas."""
+"""Share by which a batch may be enlarged so that it divides into whole micro-batches of all replicas."""
 MICRO_BATCHES_A_STAGE = 4
-"""From so many on the idle time of a pipeline is negligible (GPipe, arXiv 1811.06965, section 2.3)."""
+"""From this number on, the idle time of a pipeline is negligible (GPipe, arXiv 1811.06965, section 2.3)."""
 FIRST_MICRO_BATCH_SIZE_YEAR = 2025
 """Since April 2025 torchtitan passes single sequences through a pipeline (`pipeline_parallel_microbatch_size`, its pull request
 1073). Before, a local batch was cut into as many micro-batches as there are stages (`pipeline_parallel_microbatches or
 parallel_dims.pp` in `pipeline_llama.py`)."""
 DERIVED = "micro_batch_size"
-"""What `assumed` says of a micro-batch that follows from other cells, so that nothing is left to choose."""
+"""Entry in `assumed` for a micro-batch that follows from other cells, so that it is not left to choose."""
 _SINGLE_SEQUENCES = re.compile("automodel")
 """NeMo Automodel, whose recipes say `pp_microbatch_size: 1`."""
 
@@ -31,7 +31,7 @@ def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool
     Frameworks that shard everything seldom accumulate gradients, unless they have a pipeline to fill.
 
     Raises:
-        CannotModelError: neither of them is given.
+        CannotModelError: neither is given.
     """
     micro_batch, batch = told.cells.count("micro_batch"), told.cells.count("global_batch")
     steps = measured_notes.accumulation_steps(told.text("notes"))

@@ -16,44 +16,44 @@ from planner.measured.workload.sequences import splits_sequence_only
 from simulator.layout.chunks import can_split_evenly
 
 MOST_ADDED_LAYERS_FRACTION = 0.1
-"""Layers that a pipeline of uneven stages may be given on top, so that every stage is as full as the fullest."""
+"""Share of layers that may be added to a pipeline of uneven stages, so that every stage is as full as the fullest."""
 TENSOR_DEGREES = (1, 2, 4, 8)
-"""Over how many ranks a run that does not say so may have split its products."""
+"""Possible tensor-parallel degrees of a run that does not state its own."""
 CONTEXT_DEGREES = (2, 4, 8, 16, 32, 64)
-"""Over how many ranks it may have split its sequences, where one each does not fit."""
+"""Possible context-parallel degrees, if whole sequences do not fit."""
 EXPERT_DEGREES = (1, 2, 4, 8, 16, 32, 64)
-"""Over how many ranks it may have spread its experts."""
+"""Possible expert-parallel degrees."""
 MOST_STAGES = 256
-"""Into how many stages it may have split its layers."""
+"""Possible numbers of pipeline stages."""
 LEAST_CONTEXT_TOKENS = 4096
-"""Tokens of a sequence that a rank has at least where context parallelism is what the other degrees leave."""
+"""Smallest number of tokens of a sequence per rank if context parallelism is derived from the other degrees."""
 MOST_UNSPLIT_GPUS = 8
-"""Accelerators up to which a run without degrees is taken to split nothing."""
+"""Number of accelerators up to which a run without stated degrees is taken to split nothing."""
 GROUP_SIZE = "microbatch_group_size_per_vp_stage"
 """Column of the micro-batches of an interleaved group, by the name of Megatron Core's option."""
 
 SCHEDULE_COLUMNS = ("pipeline_schedule", "pp_schedule", "schedule")
-"""Columns that name the order of the pipeline; the first that says something counts."""
+"""Columns that name the pipeline schedule; the first that says something counts."""
 
 
 class OpenLayoutError(CannotModelError):
-    """A run does not say how it splits products or layers over several nodes, or over how many ranks it spreads experts."""
+    """A run does not state how it splits products or layers over several nodes, or its expert-parallel degree."""
 
     def __init__(self, missing: Sequence[str], degrees: Sequence[Mapping[str, int]], of: str) -> None:
         verb = "is" if len(missing) == 1 else "are"
         super().__init__(f"{' and '.join(missing)} {verb} not given, of {of}")
         self.degrees = degrees
-        """Degrees that it may have had, by column."""
+        """Possible degrees, by column."""
 
 
 def layout_cells(
     told: Told, habits: Habits, num_layers: int, num_experts: int | None = None
 ) -> dict[str, int]:
-    """Returns the fields of a plan that say how the work is split, and the sizes of batches and sequences.
+    """Returns the fields of a plan that say how the work is split, and the batch and sequence sizes.
 
     Raises:
-        CannotModelError: a column is missing that has no default.
-        OpenLayoutError: the degrees of a run on more than one node are, or those of experts.
+        CannotModelError: a column without a default is missing.
+        OpenLayoutError: the degrees of a run on more than one node are missing, or those of experts.
     """
     num_gpus = told.count("n_gpus")
     is_sharded = LAST_STAGE in (habits.zero_stage, zero_stage(told.text("zero_stage_or_fsdp")))
@@ -80,7 +80,7 @@ def layout_cells(
 def _check_degrees(
     told: Told, num_gpus: int, num_layers: int, num_experts: int | None, *, is_split: bool
 ) -> None:
-    """Raises `OpenLayoutError` where a run on several nodes that splits products or layers does not say how."""
+    """Raises `OpenLayoutError` if a run on several nodes splits products or layers but does not say how."""
     is_known = is_split or num_gpus <= MOST_UNSPLIT_GPUS or told.cells.count("dp") == num_gpus
     missing = tuple(column for column in ("tp", "pp") if not told.cells.count(column))
     if missing and not is_known:
@@ -91,13 +91,13 @@ def _check_degrees(
 def _check_experts(
     told: Told, habits: Habits, num_gpus: int, num_experts: int | None, *, is_sharded: bool
 ) -> None:
-    """Raises `OpenLayoutError` where a run that spreads experts does not say over how many ranks."""
+    """Raises `OpenLayoutError` if a run distributes experts but does not say over how many ranks."""
     is_spread = not is_sharded or "deduplicated" in (
         measured_notes.expert_dispatch(told.text("notes")),
         habits.expert_dispatch,
     )
     if num_experts and is_spread and not told.cells.count("ep") and num_gpus > 1:
-        least = 2 if is_sharded else 1  # what sends tokens to other ranks has some
+        least = 2 if is_sharded else 1  # a run that sends tokens to other ranks has at least two
         spreads = [{"ep": ranks} for ranks in EXPERT_DEGREES if num_experts % ranks == 0 and ranks >= least]
         raise OpenLayoutError(("ep",), spreads, "a mixture of experts")
 
@@ -124,9 +124,9 @@ def _left_degree(told: Told, num_gpus: int, num_layers: int) -> dict[str, int]:
 def _degrees(
     told: Told, num_gpus: int, num_experts: int | None, left: Mapping[str, int], *, is_sharded: bool
 ) -> dict[str, int]:
-    """Returns the degrees within a replica, tensor and pipeline, context and expert.
+    """Returns the degrees within a replica: tensor, pipeline, context and expert.
 
-    Where one is not told, it is what the others leave (`left`), or a usual one.
+    A degree that is not stated is what the others leave (`left`), or a usual one.
     """
     names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
     usual = dict.fromkeys(names, 1) | dict(left)
@@ -199,7 +199,7 @@ def _least_tensor(told: Told, num_gpus: int) -> int:
 
 
 def open_degrees(told: Told, num_layers: int, num_experts: int | None) -> tuple[Mapping[str, int], ...]:
-    """Returns the degrees that a run may have had, by column, as far as it does not tell them."""
+    """Returns the possible values of the degrees that a run does not state, by column."""
     given = {column: told.cells.count(column) for column in ("tp", "pp", "cp", "ep", "dp")}
     num_gpus, context, data = told.count("n_gpus"), given["cp"] or 1, given["dp"]
     tensors = [given["tp"]] if given["tp"] else TENSOR_DEGREES
@@ -218,7 +218,7 @@ def open_degrees(told: Told, num_layers: int, num_experts: int | None) -> tuple[
 
 
 def _whole_batch(told: Told, batch: int, replicas: int, micro_batch: int) -> int:
-    """Returns the batch, or a little more where replicas cannot share it evenly: those with most micro-batches set the pace."""
+    """Returns the batch, or a little more if replicas cannot share it evenly: the fullest replicas set the pace."""
     whole = -(-batch // (replicas * micro_batch)) * replicas * micro_batch
     if whole == batch or whole > batch * (1.0 + MOST_ADDED_FRACTION):
         return batch
@@ -228,7 +228,7 @@ def _whole_batch(told: Told, batch: int, replicas: int, micro_batch: int) -> int
 
 
 def _replicas(told: Told, ranks: int, context: int) -> int:
-    """Returns the replicas: as given, or what the other degrees leave, which also stands in where both do not fit together.
+    """Returns the replicas: as given, or what the other degrees leave, also if the two are inconsistent.
 
     Some publishers count context-parallel ranks as replicas.
     """
@@ -246,7 +246,7 @@ def _replicas(told: Told, ranks: int, context: int) -> int:
 
 
 def _chunks_per_stage(told: Told, habits: Habits, num_stages: int, num_layers: int) -> int:
-    """Returns the chunks of a stage: as given, or what the framework's usual chunks come to, embedding and output counted."""
+    """Returns the chunks per stage: as given, or from the framework's usual chunk size, counting embedding and output."""
     given = told.cells.count("vpp") or 1
     if num_stages == 1 and given > 1:
         told.remark("vpp", "left out: without a pipeline there are no chunks of a stage")
@@ -270,7 +270,7 @@ def _chunks_per_stage(told: Told, habits: Habits, num_stages: int, num_layers: i
 
 
 def told_group_size(told: Told) -> int | None:
-    """Returns the micro-batches of an interleaved group that a row names, in its column or its notes."""
+    """Returns the micro-batches per interleaved group that a row names in its column or its notes."""
     return told.cells.count(GROUP_SIZE) or measured_notes.interleaved_group_size(told.text("notes"))
 
 

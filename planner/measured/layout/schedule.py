@@ -24,7 +24,7 @@ _SCHEDULES = (
         Schedule.ONE_F_ONE_B,
     ),
 )
-"""Schedules by the words that mean them or something near; the first that fits holds."""
+"""Schedules by the words that mean them or something close; the first match decides."""
 _ONLY_NEAR = re.compile("zb-?(1p|2p|h2)|(?<!zbv)(?<!zbv-)zero-?bubble$|zb$")
 _IN_TWO_DIRECTIONS = re.compile("dual-?pipe(?!-?v)")
 """Pipelines on which micro-batches travel both ways: DualPipe before it is cut in half."""
@@ -39,7 +39,7 @@ _IN_NOTES = re.compile(
 schedules of several have two if nothing else is said (`stages_per_rank` in `pipeline_parallel.py`)."""
 _INTERLEAVED = re.compile("interleav(?!(?:ed?)?[-_ ]moe)|looped|breadth-?first|depth-?first", re.IGNORECASE)
 _BREADTH_FIRST = re.compile("looped-?bfs|breadth-?first")
-"""Chunks in the order of GPipe: all micro-batches go through one before the next (arXiv 2211.05953), so that all are kept."""
+"""Chunks in the order of GPipe: all micro-batches pass one chunk before the next (arXiv 2211.05953), so all are kept."""
 _KEEPS_TWICE = re.compile("zb-?(2p|h2)")
 """Schedules of one chunk that keep up to 2 p - 1 micro-batches on p stages; 1F1B keeps p (arXiv 2401.10241, section 2.2)."""
 _LEAST_CHUNKS = 2
@@ -48,15 +48,15 @@ _LEAST_CHUNKS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What a row says of its pipeline; `None` where it is as usual."""
+    """What a row says about its pipeline; `None` for what is usual."""
 
     schedule: Schedule | None = None
     chunks_per_stage: int | None = None
     """`Plan.virtual_pipeline`."""
     num_mirrored: int = 1
-    """Stages that do the same: simulated is a pipeline that is so much shorter, with so many times the replicas."""
+    """Number of stages that do the same work: the simulated pipeline has that many times fewer, and more replicas instead."""
     has_memory: bool = True
-    """Whether what the schedule keeps is simulated, too."""
+    """Whether what the schedule keeps in memory is simulated."""
 
     def simulated(self, layout: Mapping[str, int]) -> dict[str, int]:
         """Returns the degrees with which the pipeline is simulated."""
@@ -70,16 +70,16 @@ _USUAL = Order()
 def ordered(
     told: Told, habit: Schedule | None, layout: Mapping[str, int], num_layers: int, *, keeps_inputs: bool
 ) -> Order:
-    """Returns the schedule of a pipeline and its chunks; nothing where they are as usual.
+    """Returns the schedule of a pipeline and its chunks; nothing if they are as usual.
 
-    One that the layout cannot have is plain 1F1B, which is remarked.
+    A schedule that is impossible with the layout is simulated as plain 1F1B, with a remark.
 
     Args:
         told: the row.
         habit: schedule of the framework where the row names none.
         layout: degrees and batches.
         num_layers: layers of the network.
-        keeps_inputs: whether inputs of all products wait for their weight gradients, which zero bubbles need.
+        keeps_inputs: whether inputs of all products are kept for their weight gradients, which zero-bubble schedules need.
     """
     column, name = _named(told)
     schedule = first_affirmed(_SCHEDULES, name) if name else habit
@@ -120,14 +120,14 @@ def ordered(
 
 
 def remark_unknown_chunks(told: Told, layout: Mapping[str, int]) -> None:
-    """Says that a pipeline whose notes call it interleaved is taken as 1F1B where nothing tells its chunks."""
+    """Remarks that a pipeline whose notes call it interleaved is taken as 1F1B if nothing states its chunks."""
     is_open = says_nothing_of_chunks(told) and layout["pipeline_parallel"] > 1 == layout["virtual_pipeline"]
     if is_open and affirmed(_INTERLEAVED, told.text("notes")):
         told.remark("vpp", "the notes say interleaved, but not of how many chunks; taken as 1F1B")
 
 
 def says_nothing_of_chunks(told: Told) -> bool:
-    """Returns whether a row tells neither the schedule of its pipeline nor the chunks of a stage, and denies none."""
+    """Returns whether a row neither states nor denies a pipeline schedule or chunks per stage."""
     _, name = _named(told)
     notes = told.text("notes")
     is_noted = measured_notes.virtual_pipeline(notes) or measured_notes.layers_of_a_chunk(notes)
@@ -135,12 +135,12 @@ def says_nothing_of_chunks(told: Told) -> bool:
 
 
 def interleaved_group(told: Told, layout: Mapping[str, int], schedule: Schedule | None) -> int | None:
-    """Returns the micro-batches of an interleaved group where they are others than the stages; remarked where there is none.
+    """Returns the micro-batches per interleaved group if they differ from the stages; remarks if there is no such group.
 
     Args:
         told: the row.
-        layout: degrees, with the chunks of a stage as they are taken to be.
-        schedule: where it is not 1F1B.
+        layout: degrees, with the assumed chunks per stage.
+        schedule: the schedule if it is not 1F1B.
     """
     size = told_group_size(told)
     if size is None and layout["virtual_pipeline"] > 1 and schedule is None:
@@ -194,7 +194,7 @@ def _can_fold(layout: Mapping[str, int], num_layers: int) -> bool:
 
 
 def _remark_likeness(told: Told, column: str, name: str, schedule: Schedule, num_mirrored: int) -> None:
-    """Says that a schedule is simulated as another one that is like it, or equal in another layout."""
+    """Remarks that a schedule is simulated as a similar one, or as one that is equal in another layout."""
     if _ONLY_NEAR.search(name):
         told.remark(column, f"taken as {schedule.value}, the nearest schedule")
     if num_mirrored > 1:
@@ -206,7 +206,7 @@ def _remark_likeness(told: Told, column: str, name: str, schedule: Schedule, num
 
 
 def _micro_batches(layout: Mapping[str, int]) -> int:
-    """Returns the micro-batches of a replica in one step."""
+    """Returns the micro-batches per replica and step."""
     return layout["global_batch_size"] // (layout["data_parallel"] * layout["micro_batch_size"])
 
 
@@ -227,7 +227,7 @@ def _plain(name: str) -> str:
 
 
 def _interleaved(told: Told, column: str, layout: Mapping[str, int], num_layers: int) -> Order:
-    """Returns the least chunks that interleaving has, where a row does not say how many."""
+    """Returns the smallest number of chunks for interleaving, if a row does not say how many."""
     if "vpp" in told.cells.numbers or layout["virtual_pipeline"] > 1:
         return _USUAL
     is_whole = _micro_batches(layout) % layout["pipeline_parallel"] == 0

@@ -16,7 +16,7 @@ from simulator.errors import InputError, Problem
 
 COLUMN = "zero_stage_or_fsdp"
 SHARD_GROUPS = "shard_ranks"
-"""What `assumed` says of shard groups whose ranks are not told: those of a node."""
+"""Entry in `assumed` for shard groups whose size is not stated; a node's ranks are assumed."""
 LAST_STAGE = 3
 """Of ZeRO: optimizer states, gradients and weights."""
 
@@ -84,7 +84,7 @@ _DIGIT_OF_A_NAME = re.compile(r"zero[- _]?([1-3])\b")
 
 
 def zero_stage(written: str) -> int | None:
-    """Returns what the replicas shard; `None` where nothing is said, or not what.
+    """Returns what the replicas shard; `None` if the cell says nothing, or does not say what.
 
     Raises:
         InputError: the cell says something else.
@@ -108,7 +108,7 @@ def _leaves_stage_open(written: str) -> bool:
 
 
 def told_stage(told: Told, habit: int) -> int | None:
-    """Returns the stage that a row tells; `None` where the framework's habit holds, which has to shard if the row does."""
+    """Returns the stage that a row states; `None` if the framework's habit applies, which must shard if the row does."""
     written = told.text(COLUMN)
     if not _leaves_stage_open(written):
         return zero_stage(written)
@@ -119,7 +119,7 @@ def told_stage(told: Told, habit: int) -> int | None:
 
 
 def named_stage(name: str) -> int | None:
-    """Returns the stage of ZeRO that stands in a framework's name, the last for FSDP, none for DDP; `None` where none does."""
+    """Returns the ZeRO stage in a framework's name: the last for FSDP, no sharding for DDP; `None` if it names none."""
     words = (("fsdp", LAST_STAGE), (_BEYOND_STAGES, LAST_STAGE), (r"\bddp\b", 0))
     return _first_stage(name, _DIGIT_OF_A_NAME, words)
 
@@ -130,7 +130,7 @@ def sharded_copies(written: str) -> ShardedCopies:
 
 
 def says_to_shard_again(written: str) -> bool:
-    """Returns whether a cell asks for weights to be let go of behind every pass, whatever the framework's default."""
+    """Returns whether a cell asks for weights to be released after every pass, whatever the framework's default."""
     return bool(affirmed(r"zero[- _]?3|stage[- _]?3|reshard\w*[ _=:]*(true|always)", written))
 
 
@@ -152,15 +152,15 @@ def _first_stage(text: str, digit: re.Pattern[str], words: tuple[tuple[str, int]
 
 
 def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
-    """Returns the ranks of a shard group, as written or those of a node; `None` where all replicas are one group.
+    """Returns the size of a shard group, as written or the ranks of a node; `None` if all replicas are one group.
 
     Args:
         written: such as `megatron-fsdp shard 8`, `HSDP`, `HSDP 2x32` or `FSDP2, dp_replicate=2`.
-        replicas: ranks that hold the same weights without sharding.
-        node_ranks: those of them that share a node.
+        replicas: number of ranks that hold the same weights without sharding.
+        node_ranks: number of these that share a node.
 
     Raises:
-        ValueError: the replicas do not make up such groups.
+        ValueError: the replicas cannot be divided into such groups.
     """
     text = written.lower()
     ranks, groups = _number(_GROUP_RANKS, text) or None, _number(_GROUPS, text) or None  # 0 says nothing
@@ -183,7 +183,7 @@ def counts_shards(written: str) -> bool:
 
 
 def with_tensor_degree(cells: Cells) -> Cells:
-    """Returns a row with the tensor parallelism that stands beside its sharding, where no column says it (`FSDP 64, TP 4`)."""
+    """Returns a row with the tensor parallelism named next to its sharding (`FSDP 64, TP 4`), if no column states it."""
     written = cells.text.get(COLUMN, "")
     found = affirmed(_TENSOR, written)
     if found is None or "tp" in cells.numbers or not int(found[1]):
@@ -193,15 +193,15 @@ def with_tensor_degree(cells: Cells) -> Cells:
 
 
 def told_shard_ranks(told: Told, *, replicas: int, node_ranks: int, context: int) -> int | None:
-    """Returns the ranks of a row's shard groups, which hold whole sequences; `None` where all replicas are one group.
+    """Returns the size of a row's shard groups, which hold whole sequences; `None` if all replicas are one group.
 
-    torchtitan and Automodel count them without the ranks that share a sequence, which shard beside them (mesh `dp_shard_cp`).
+    torchtitan and Automodel do not count the ranks that share a sequence, although these shard as well (mesh `dp_shard_cp`).
 
     Args:
         told: the row.
-        replicas: ranks that hold the same weights without sharding.
-        node_ranks: those of them that share a node.
-        context: those that share a sequence.
+        replicas: number of ranks that hold the same weights without sharding.
+        node_ranks: number of these that share a node.
+        context: number of ranks that share a sequence.
     """
     written = told.text(COLUMN)
     try:

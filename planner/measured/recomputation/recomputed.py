@@ -11,7 +11,7 @@ from simulator.domain.recompute_modules import RESTORED
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputed:
-    """What is computed again, in the words of `Plan.recompute` and its neighbours."""
+    """What is recomputed, in the terms of `Plan.recompute` and its related fields."""
 
     kind: Literal["none", "selective", "full"]
     num_layers: int | None = None
@@ -19,19 +19,19 @@ class Recomputed:
     method: RecomputeMethod | None = None
     """`Workload.recompute_method`, where layers are counted."""
     is_implied: bool = False
-    """Whether groups of layers are what `full` means beside a number; where that is all of a chunk, it only counts them."""
+    """Whether `full` with a number means groups of layers; a number equal to all layers of a chunk only counts them."""
     of_layers: int | None = None
-    """Layers of the whole network among which they are counted, 100 where they are per cent; left out: those of a chunk."""
+    """Layers of the whole network out of which they are counted, 100 for per cent; if omitted, those of a chunk."""
     modules: tuple[RecomputeModule, ...] = ()
     """`Workload.recompute_modules`, where modules are named."""
     is_exact: bool = True
     """Whether this is all that was written; modules without a name, and some layers, may be any."""
     unread: tuple[str, ...] = ()
-    """What is named beside known modules and is none of them."""
+    """What is named in addition to known modules but is none of them."""
     is_some: bool = False
-    """Whether something is computed again, which does not say what."""
+    """Whether the row says that something is recomputed, but not what."""
     is_understood: bool = True
-    """Whether it says anything of recomputation that is known."""
+    """Whether the row says anything about recomputation that is understood."""
 
     def keeps_inputs(self, habit: SelectiveRecompute) -> bool:
         """Returns whether inputs of all products wait for weight gradients, selective recomputation being as is habit."""
@@ -43,9 +43,9 @@ class Recomputed:
 NOTHING = Recomputed(kind="none")
 EVERY_LAYER = Recomputed(kind="full")
 NOT_GIVEN = Recomputed(kind="none", is_exact=False)
-"""What is assumed where nothing is said."""
+"""Assumed if nothing is said."""
 ANYTHING = replace(NOT_GIVEN, is_some=True)
-"""What is assumed where something is computed again, but nothing says what."""
+"""Assumed if something is recomputed, but nothing says what."""
 
 
 def of_a_chunk(again: Recomputed, *, num_layers: int, num_chunks: int) -> Recomputed:

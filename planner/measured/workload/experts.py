@@ -26,7 +26,7 @@ _CAPACITY = re.compile(
 def expert_habits(
     told: Told, known: ModelShape | None, habits: Habits, node: MeasuredNode, *, num_ranks: int
 ) -> dict[str, object]:
-    """Returns how tokens travel, whether anything hides it, and how experts compute; nothing of a dense network.
+    """Returns how tokens travel, whether anything hides this, and how experts compute; nothing for a dense network.
 
     Args:
         told: the row.
@@ -64,7 +64,7 @@ def expert_habits(
 
 
 def _capacity_factor(told: Told) -> float | None:
-    """Returns the tokens that experts take at most, over the mean; `None` where none are dropped."""
+    """Returns the maximum number of tokens per expert over the mean; `None` if no tokens are dropped."""
     notes = told.text("notes")
     if found := affirmed(_CAPACITY, notes):
         if float(found[1]) < BALANCED:

@@ -87,9 +87,9 @@ _DOCUMENTS = re.compile(
 
 
 def window_cells(told: Told, known: ModelShape | None) -> dict[str, object]:
-    """Returns the fields of `SlidingWindow`; nothing where every token sees all before it.
+    """Returns the fields of `SlidingWindow`; nothing if every token attends to all previous ones.
 
-    A window that a column or the notes name is one of every layer, unless `full_every` or the notes say otherwise; 0 is none.
+    A window named in a column or the notes applies to every layer unless `full_every` or the notes say otherwise; 0 means none.
     """
     if told.cells.numbers.get("window") == 0.0:
         return {}
@@ -100,7 +100,7 @@ def window_cells(told: Told, known: ModelShape | None) -> dict[str, object]:
 
 
 def _full_every(notes: str) -> int | None:
-    """Returns of how many layers one has no window; `None` where notes say nothing, or several have none."""
+    """Returns n if one in n layers has no window; `None` if the notes say nothing, or several in n have none."""
     if not (found := _WINDOWED_LAYERS.search(notes)):
         return None
     if found[3]:
@@ -109,7 +109,7 @@ def _full_every(notes: str) -> int | None:
 
 
 def document_cells(told: Told) -> dict[str, object]:
-    """Returns the fields of `Documents`: a mean length, dealt out by chance; nothing where none is named."""
+    """Returns the fields of `Documents`: a mean length, with documents dealt out at random; nothing if none is named."""
     mean = told.cells.count("mean_document") or _number(_DOCUMENTS, told.text("notes"))
     return {"mean_tokens": mean} if mean else {}
 
@@ -147,14 +147,14 @@ def _exchanges_heads(written: str) -> bool:
 
 
 def splits_sequence_only(written: str) -> bool:
-    """Returns whether what is called tensor parallelism splits the sequence and no product, as InternEvo's ISP does."""
+    """Returns whether so-called tensor parallelism splits the sequence but no product, like InternEvo's ISP."""
     return bool(_SEQUENCE_ONLY.search(written))
 
 
 def context_exchange(told: Told, habits: Habits, *, has_window: bool) -> tuple[ContextExchange, bool]:
-    """Returns how context-parallel ranks attend to the whole sequence, and whether that had to be assumed.
+    """Returns how context-parallel ranks attend to the whole sequence, and whether this had to be assumed.
 
-    A ring knows no windows, so that keys and values are taken to be gathered where there are some.
+    A ring does not support windows, so keys and values are assumed to be gathered if there are any.
 
     Raises:
         InputError: the column says something else.
@@ -178,10 +178,10 @@ def context_exchange(told: Told, habits: Habits, *, has_window: bool) -> tuple[C
 def exchanged_heads(
     told: Told, sequences: Mapping[str, object], *, heads: int, kv_heads: int, layout: Mapping[str, int]
 ) -> int:
-    """Returns the key-value heads that ranks which exchange heads need: copies where there are fewer (DeepSpeed's ALST).
+    """Returns the key-value heads needed by ranks that exchange heads: copies if there are fewer (DeepSpeed's ALST).
 
     Args:
-        told: the row, which is told of copies.
+        told: the row, which gets a remark about copies.
         sequences: fields of the workload, with `context_exchange` where ranks share a sequence.
         heads: of the queries.
         kv_heads: of the network.

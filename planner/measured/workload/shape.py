@@ -42,7 +42,7 @@ _OF_MEGASCALE = re.compile(r"^gpt|megascale", re.IGNORECASE)
 
 
 def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
-    """Returns the fields of `ModelShape`, without experts; a known model fills what the row leaves open.
+    """Returns the fields of `ModelShape`, without experts; a known model provides what the row leaves open.
 
     Raises:
         CannotModelError: there are neither layers nor a hidden size.
@@ -71,7 +71,7 @@ def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
 
 
 def _remark_latent(told: Told, known: ModelShape | None) -> None:
-    """Says that latent attention is left out of models that are not known for it, as its ranks have no columns."""
+    """Remarks that latent attention is not simulated for models not known to have it, since its ranks have no columns."""
     if says_latent("kv_heads", told.text("kv_heads")) and not (known and known.latent_attention):
         told.remark("kv_heads", "latent attention is left out, but of models of the catalogue that have it")
 
@@ -101,9 +101,9 @@ def _check_size(told: Told, known: ModelShape | None) -> None:
 
 
 def parallel_block(told: Told, known: ModelShape | None) -> ParallelBlock | None:
-    """Returns whether attention and feed-forward network of a block work on the same input, and behind how many norms.
+    """Returns whether attention and feed-forward network of a block work on the same input, and after how many norms.
 
-    Notes, framework or model say it, or a known model; the dense ones of MegaScale's paper do where nothing is said.
+    This comes from the notes, framework or model, or from a known model; the dense networks of MegaScale's paper do by default.
     """
     said = "; ".join(told.text(column) for column in ("notes", "framework", "model"))
     usual = known.parallel_block if known else None
@@ -125,16 +125,16 @@ def qk_norm(told: Told, known: ModelShape | None) -> QueryKeyNorm | None:
 
 
 def has_experts(told: Told, known: ModelShape | None) -> bool:
-    """Returns whether a row has routed experts; 0 says that it has none, an empty cell as little as no column."""
+    """Returns whether a row has routed experts; 0 means that it has none, while an empty cell says nothing, like no column."""
     is_known = bool(known and known.experts) and "experts" not in told.cells.numbers
     return bool(told.cells.count("experts")) or is_known
 
 
 def expert_cells(told: Told, known: ModelShape | None, ffn_hidden_size: int) -> dict[str, int | None]:
-    """Returns the fields of `MixtureOfExperts` and of `LatentAttention`, as far as the network has either.
+    """Returns the fields of `MixtureOfExperts` and `LatentAttention`, if the network has them.
 
     Raises:
-        CannotModelError: nothing says how many experts there are, or how many a token goes to.
+        CannotModelError: nothing states the number of experts, or the number of experts per token.
     """
     experts, latent = (known.experts, known.latent_attention) if known else (None, None)
     parts: dict[str, int | None] = dict(latent.model_dump()) if latent else {}
