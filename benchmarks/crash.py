@@ -49,11 +49,11 @@ KINDS = {
         "search.num_refinements=0",
     ),
 }
-"""Studies by what they write: batches of tens of designs, and batches of thousands."""
+"""Kinds of studies: those that write batches of tens of designs, and those that write batches of thousands."""
 KILLS_PER_STUDY = 8
 """About how often a study is killed: each time after the share of its transactions that this leaves, at most."""
 LONGEST_WRITE_S = 0.002
-"""A batch of tens of designs is in the file after a tenth of it, and one of thousands after about all of it."""
+"""A batch of tens of designs is in the file after a tenth of this time, and one of thousands after about all of it."""
 SLOW_TO_IMPORT = (
     "optuna",
     "pymoo.algorithms.moo.nsga2",
@@ -71,14 +71,14 @@ TOLD = (
     "SELECT name, key, value FROM tags JOIN runs USING (run_uuid) WHERE lifecycle_stage = 'active' "
     "AND key != 'mlflow.parentRunId'",
 )
-"""What an MLflow store holds of a study, table by table."""
+"""Queries for what an MLflow store holds about a study, table by table."""
 BEGUN_AT = datetime(2026, 1, 1, tzinfo=UTC)
 SEED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What a study gives that is never stopped."""
+    """The results of a study that is never stopped."""
 
     job: Job
     keys: Keys
@@ -92,7 +92,7 @@ class Expected:
 
 @dataclass(kw_only=True)
 class Tally:
-    """What was done to all studies."""
+    """Counts over all studies."""
 
     num_kills: int = 0
     num_at_writes: int = 0
@@ -107,19 +107,19 @@ class Tally:
 
 
 def keys_of(path: Path) -> Keys:
-    """Returns the keys of all designs that a study has written down, in their order."""
+    """Returns the keys of all designs that a study has recorded, in order."""
     with Journal.read(path) as journal:
         return np.concatenate([np.zeros(0, dtype=np.uint64), *(keys for _, keys in journal.design_keys())])
 
 
 def answer_of(path: Path) -> str:
-    """Returns the answer of a study as it stands in its journal."""
+    """Returns the answer of a study from its journal."""
     with Journal.read(path) as journal:
         return journal.facts[ANSWER]
 
 
 def told_to_mlflow(store: Path) -> list[tuple[object, ...]]:
-    """Returns all that an MLflow store holds of a study, but what depends on the clock and on MLflow's random ids."""
+    """Returns all that an MLflow store holds about a study, except what depends on the clock and MLflow's random ids."""
     found: list[tuple[object, ...]] = []
     with closing(sqlite3.connect(store)) as connection:
         for query in TOLD:
@@ -128,14 +128,14 @@ def told_to_mlflow(store: Path) -> list[tuple[object, ...]]:
 
 
 def go_on(path: Path, *, with_mlflow: bool) -> None:
-    """Runs a study from where it is to its end; fails where MLflow does not have it then."""
+    """Continues a study to its end; fails if MLflow does not have all of it then."""
     target = Target(tracking_uri=f"sqlite:///{path.parent / STORE_FILE}") if with_mlflow else None
     if failure := resume_study(path, target=target).tracking_failure:
         raise SystemExit(failure)
 
 
 def uninterrupted(kind: str, folder: Path, *, with_mlflow: bool) -> Expected:
-    """Returns what a study of a kind gives, from the second of two; the first one may have to compile."""
+    """Returns the results of a study of a kind, from the second of two runs; the first one may have to compile."""
     job = load_job(EXAMPLE, KINDS[kind])
     for name in ("first", "second"):
         path = StudyStore(folder / name).create(job, SEED, BEGUN_AT)
@@ -158,7 +158,7 @@ def uninterrupted(kind: str, folder: Path, *, with_mlflow: bool) -> Expected:
 
 
 def random_blow(expected: Expected, draw: np.random.Generator, *, is_at_write: bool) -> Blow:
-    """Draws a moment: while a transaction is going on, or anywhere between two of them."""
+    """Draws a moment: during a transaction, or anywhere between two of them."""
     most = max(2, expected.num_batches // KILLS_PER_STUDY)
     return Blow(
         num_transactions=int(draw.integers(1 if is_at_write else 0, most + 1)),
@@ -175,7 +175,7 @@ def kill_until_it_ends(
     *,
     with_mlflow: bool,
 ) -> Path:
-    """Returns a study that was killed at most so often and then came to its end."""
+    """Returns a study that was killed at most the given number of times and then finished."""
     path = StudyStore(folder).create(expected.job, SEED, BEGUN_AT)
     written = keys_of(path)
     for number in range(most_kills):
@@ -185,7 +185,7 @@ def kill_until_it_ends(
             return path
         tally.num_kills += 1
         tally.num_at_writes += is_at_write
-        tally.num_half_written += has_half_a_batch(path)  # before anybody tidies it up
+        tally.num_half_written += has_half_a_batch(path)  # before the next run cleans it up
         now = keys_of(path)
         if not np.array_equal(now[: len(written)], written):
             raise SystemExit(f"LOST: {len(written)} designs were written, {len(now)} are left")
@@ -195,7 +195,7 @@ def kill_until_it_ends(
 
 
 def compare(path: Path, expected: Expected, *, with_mlflow: bool) -> None:
-    """Ends the program where a study does not hold what one holds that was never stopped."""
+    """Ends the program if a study differs from one that was never stopped."""
     keys = keys_of(path)
     if not np.array_equal(keys, expected.keys) or len(np.unique(keys)) != len(keys):
         raise SystemExit(f"DIFFERENT: {len(keys)} designs in {path}")
@@ -206,7 +206,7 @@ def compare(path: Path, expected: Expected, *, with_mlflow: bool) -> None:
 
 
 def compare_told(told: list[tuple[object, ...]], expected: list[tuple[object, ...]]) -> None:
-    """Ends the program where an MLflow store does not hold what another one holds, each thing as often."""
+    """Ends the program if two MLflow stores do not hold the same things, each as often."""
     if wrong := set(told) ^ set(expected):
         raise SystemExit(f"DIFFERENT in MLflow: {sorted(map(str, wrong))[:10]}")
     if sorted(map(str, told)) != sorted(map(str, expected)):

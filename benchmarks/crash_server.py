@@ -31,23 +31,23 @@ from studies.tracking import tracker as tracking
 
 CHANGES = (*KINDS["small batches"], "search.max_evaluations=400")
 DESIGNS_PER_PART = 100
-"""So few that parts of the design table are sent throughout the study."""
+"""Small enough that parts of the design table are sent throughout the study."""
 RETRY_AFTER_S = 1.0
-"""So soon that a study speaks with a server again that is back before its end."""
+"""Short enough that a study reconnects to a server that is back before the study ends."""
 PAUSE_S = 1.0
-"""After each batch, so that the study outlasts a start of the server."""
+"""Pause after each batch, so that the study lasts longer than a restart of the server."""
 KILLS_PER_STUDY = 2
 
 
 def tell(path: Path, uri: str) -> None:
-    """Runs a study from its beginning to its end and tells a server of it, as long as there is one."""
+    """Runs a study from start to end and records it on a server while there is one."""
     design_parts.DESIGNS_PER_PART = DESIGNS_PER_PART  # type: ignore[misc]
     tracking.RETRY_AFTER_S = RETRY_AFTER_S
     resume_study(path, target=Target(tracking_uri=uri), progress=lambda _: time.sleep(PAUSE_S))
 
 
 def told_study(folder: Path, server: MlflowServer, kill_after_s: tuple[float, ...]) -> tuple[Path, int]:
-    """Returns a study that has ended, and how often its server was killed before."""
+    """Returns a finished study, and how often its server was killed before."""
     path = StudyStore(folder).create(load_job(EXAMPLE, CHANGES), SEED, BEGUN_AT)
     study = get_context("spawn").Process(target=tell, args=(path, server.uri))
     study.start()
@@ -66,7 +66,7 @@ def told_study(folder: Path, server: MlflowServer, kill_after_s: tuple[float, ..
 
 
 def held_by(server: MlflowServer) -> list[tuple[object, ...]]:
-    """Returns all that a server holds, the numbers of the designs in its files among them."""
+    """Returns all that a server holds, including the numbers of the designs in its files."""
     (parts,) = server.files.glob("*/*/artifacts/designs")
     return [*told_to_mlflow(server.database), ("designs", *sorted(read_designs(parts)["design_id"].tolist()))]
 

@@ -33,9 +33,9 @@ from simulator.table import Floats
 TARGET = Path(__file__).parents[1] / "simulator" / "data" / "training_efficiency.csv"
 SUSTAINED = "sustained_fraction"
 TRANSFERRED_FAMILY = "hopper"
-"""Architecture whose constants hold where none were measured."""
+"""Architecture whose constants are used where none were measured."""
 PRIOR_WEIGHT = 0.1
-"""A constant one prior width away weighs as much as a step that is wrong by a tenth."""
+"""A constant that is one prior width off costs as much as a step that is off by a tenth."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +45,13 @@ class Unknown:
     applies_to: str
     name: str
     expected: float
-    """What was known before: published figures or the measured kernels of the same hardware."""
+    """Value expected before the fit, from published figures or measured kernels of the same hardware."""
     log_width: float
-    """How sure that is: one standard deviation of its logarithm."""
+    """Uncertainty of the expected value: one standard deviation of its logarithm."""
     low: float
     high: float
     neutral: float
-    """Value at which it changes nothing."""
+    """Value at which it has no effect."""
     unit: str
     source: str
 
@@ -200,7 +200,7 @@ def column(name: str) -> Floats:
 
 
 def prior() -> Prior:
-    """Returns what was expected of the unknowns."""
+    """Returns the prior of the unknowns."""
     return Prior(
         expected=column("expected"),
         log_width=column("log_width"),
@@ -218,7 +218,7 @@ def weights_of(sources: NDArray[np.str_]) -> Floats:
 
 
 def fitted(steps: MeasuredSteps, known: Prior | None = None) -> tuple[Plane, Floats]:
-    """Returns the errors around the best constants, and the weight of each; `known` stands in the place of the prior."""
+    """Returns the plane at the best constants, and the weight of each error; `known` replaces the prior."""
     weights = weights_of(sources_of(steps))
     errors_at = partial(_errors_at, steps)
     return settled(errors_at, weights, known or prior()), weights
@@ -231,7 +231,7 @@ def _errors_at(steps: MeasuredSteps, logs: Floats) -> Floats:
 def constants_without(
     left_out: NDArray[np.bool_], plane: Plane, weights: Floats, known: Prior | None = None
 ) -> Floats:
-    """Returns the unknowns, `(k,)`, that are fitted without some steps, around the constants of a plane."""
+    """Returns the unknowns, `(k,)`, fitted without some steps, linearized around the constants of a plane."""
     return np.exp(damped(plane, np.where(left_out, 0.0, weights), known or prior()))
 
 
@@ -279,9 +279,9 @@ class Line:
     constant: str
     value: float
     low: float
-    """The least with one source left out."""
+    """The smallest value when one source is left out."""
     high: float
-    """The largest of those."""
+    """The largest of these values."""
     unit: str
     error: str
     source: str
@@ -304,7 +304,7 @@ LAUNCH = Line(
 
 
 def lines(steps: MeasuredSteps, plane: Plane, weights: Floats, without_source: Floats) -> list[Line]:
-    """Returns what the shipped file says: what was fitted, what follows from it, and what no step shows."""
+    """Returns the rows of the shipped file: what was fitted, what follows from it, and what no step reveals."""
     values = np.exp(plane.at)
     return [*_fitted_lines(steps, values, weights, without_source), *_transferred_lines(values), LAUNCH]
 
@@ -358,7 +358,7 @@ def write(rows: Sequence[Mapping[str, str]]) -> None:
 
 @over_measured_steps
 def main(steps: MeasuredSteps) -> None:
-    """Fits, prints the errors on what was left out, and rewrites the shipped constants."""
+    """Fits, prints the errors on left-out steps, and rewrites the shipped constants."""
     plane, weights = fitted(steps)
     describe("fitted", plane.errors, sources_of(steps))
     by_model, _ = held_out(steps, plane, weights, models_of(steps))

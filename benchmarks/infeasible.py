@@ -30,13 +30,13 @@ from simulator.simulate import simulate
 from simulator.table import Booleans, Floats
 
 LARGEST_SHARE = 0.6
-"""Limits are drawn from what the best designs reach, up to this share of all designs for each limit alone."""
+"""Each limit is drawn so that at most this share of all designs, the best ones, meets it."""
 HARD_FRACTION = 0.02
-"""Share of limits that are drawn below what any design reaches."""
+"""Share of limits that are drawn below the least value of all designs."""
 HARDEST = 0.5
-"""These are at least this multiple of the least value."""
+"""Such limits are at least this multiple of the least value."""
 NEXT_DIGIT = 1.1e-3
-"""A proposal is rounded up to four digits, so that this share less is below the least value."""
+"""A proposal is rounded up to four digits, so a value lower by this share is below the least possible one."""
 OFFER_RANGE = {"min": 16, "max": 64}
 SEARCH: dict[str, object] = {
     "micro_batch_sizes": [1],
@@ -56,7 +56,7 @@ JOB: dict[str, object] = {
 CAPS = [1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6]
 """Caps between the lowest and the highest of the job, in steps of 0.05."""
 INTERVAL_FACTORS = (0.25, 0.5, 0.71, 0.84, 1.0, 1.19, 1.41, 2.0, 4.0)
-"""Intervals between saves, as multiples of the one that loses least."""
+"""Intervals between saves, as multiples of the optimal one."""
 DESIGNS_TOGETHER = 20_000
 Limits = Mapping[str, float]
 
@@ -66,12 +66,12 @@ class Truth:
     """All designs of the job, simulated."""
 
     values: Mapping[str, Floats]
-    """What limits bound, `(n,)` by limit."""
+    """The quantities that limits bound, `(n,)` by limit."""
     is_possible: Booleans
-    """Which designs fit memory and come to an end, `(n,)`."""
+    """Which designs fit into memory and finish, `(n,)`."""
 
     def can_keep(self, limits: Limits) -> bool:
-        """Whether any design keeps some limits."""
+        """Returns whether any design meets the given limits."""
         kept = self.is_possible.copy()
         for name, limit in limits.items():
             kept &= self.values[name] <= limit
@@ -110,7 +110,7 @@ def truth_of(job: Job, designs: PlanTable) -> Truth:
 
 
 def impossible_limits(truth: Truth, random: np.random.Generator) -> Limits:
-    """Draws limits until no design keeps them."""
+    """Draws limits until no design meets them."""
     while True:
         chosen = [name for name in LIMIT_NAMES if random.random() < 0.5]
         limits = {name: _limit(truth.values[name][truth.is_possible], random) for name in chosen}
@@ -121,7 +121,7 @@ def impossible_limits(truth: Truth, random: np.random.Generator) -> Limits:
 
 
 def _limit(values: Floats, random: np.random.Generator) -> float:
-    """A limit that some designs reach, or in some cases none."""
+    """Draws a limit that some designs meet, or sometimes none."""
     if random.random() < HARD_FRACTION:
         return float(values.min() * random.uniform(HARDEST, 1.0))
     return float(np.quantile(values, random.uniform(0.0, LARGEST_SHARE)) * (1.0 + NEXT_DIGIT))

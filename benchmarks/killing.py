@@ -31,14 +31,14 @@ class Blow:
     num_transactions: int
     """Transactions that it has begun to write into SQLite files by then."""
     later_s: float
-    """How long after it began to write the last of them; after the start of the process where there are none."""
+    """Seconds after it began to write the last of them, or after the start of the process if there are none."""
 
 
 def in_child(work: Callable[[], object], blow: Blow | None = None) -> bool:
-    """Runs work in a process of its own and returns whether it came to its end before it was killed.
+    """Runs work in a process of its own and returns whether it finished before it was killed.
 
     Raises:
-        SystemExit: the work failed by itself.
+        SystemExit: the work itself failed.
     """
     reads, writes = os.pipe()
     child = os.fork()
@@ -94,7 +94,7 @@ def _announce_transactions(pipe: int) -> None:
 
 
 def _has_come(blow: Blow, reads: int) -> bool:
-    """Waits for the moment; false where the process, and with it its end of the pipe, was gone before."""
+    """Waits for the moment; false if the process, and with it its end of the pipe, was gone before."""
     for _ in range(blow.num_transactions):
         if not os.read(reads, 1):
             return False

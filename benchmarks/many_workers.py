@@ -56,51 +56,51 @@ class Costs:
     listing_s_per_design: float = 0.7e-6
     """Listing designs at the leader, where it sends them."""
     packing_s_per_design: float = 0.25e-6
-    """Making bytes of the designs to send."""
+    """Serializing the designs to send."""
     bytes_per_design: float = 5.3
     """Size of a design on its way to a worker."""
     leader_s_per_chunk: float = 4e-3
-    """Handing out a chunk and having its result: client and scheduler together."""
+    """Handing out a chunk and receiving its result: client and scheduler together."""
     result_s_per_chunk: float = 8.5e-3
     """Taking in a result: decoding, journal, front."""
     bytes_per_result: float = 17e3
     """Size of a front on its way back."""
     latency_s: float = 8e-3
-    """Between the leader and a worker."""
+    """Latency between the leader and a worker."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What is to be done, and by whom."""
+    """The work to do, and the workers."""
 
     num_designs: float = 1e10
     designs_per_layout: float = 8.0
-    """All layouts are kept: the others only make the study shorter."""
+    """No layout is pruned; pruning would only make the study shorter."""
     layouts_per_block: int = 131_072
-    """What is pruned together: 16,384 ways to split the model (`constraints.lattice`), each with eight choices."""
+    """Layouts pruned together: 16,384 ways to split the model (`constraints.lattice`), each with eight choices."""
     num_workers: int = 1_000
     designs_per_chunk: int = 2_097_152
     way: Way = "shared"
     worker_mtbf_s: float = 30 * DAY_S
     """Mean time between failures of one worker; assumed."""
     restart_s: float = 120.0
-    """Until a worker that failed is back; assumed."""
+    """Time until a failed worker is back; assumed."""
     spread: float = 0.2
     """Standard deviation of the logarithm of a chunk's time; assumed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """What came of it."""
+    """Result of a simulated study."""
 
     wall_s: float
     leader_load_fraction: float
     """Share of the wall time in which the leader was busy."""
     speedup: float
-    """Over one worker that prunes and simulates alone, and never waits or fails."""
+    """Relative to one worker that prunes and simulates alone, and never waits or fails."""
     num_chunks: int
     num_repeated: int
-    """Chunks that went out again because their worker had failed."""
+    """Number of chunks handed out again because their worker had failed."""
     leader_bytes_per_s: float
     """Traffic through the leader."""
 
@@ -112,12 +112,12 @@ class Leader:
     free_s: float = 0.0
     """When the last request was served."""
     busy_s: float = 0.0
-    """Of that, how long it was at work."""
+    """How much of that time it was busy."""
     num_chunks: int = 0
     num_repeated: int = 0
 
     def serve(self, now_s: float, work_s: float) -> None:
-        """Does a piece of work as soon as it is asked for and everything before is done."""
+        """Does a piece of work as soon as it is requested and all earlier requests are done."""
         self.free_s = max(now_s, self.free_s) + work_s
         self.busy_s += work_s
 
@@ -130,9 +130,9 @@ class Work:
     worker_s: float
     """Mean time of a chunk on a worker."""
     handout_s: float
-    """What the leader does to hand one out."""
+    """The leader's time to hand one out."""
     result_s: float
-    """What it does to take in a result."""
+    """Its time to collect a result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,7 +277,7 @@ def processor_s(work: Callable[[], object], num_times: int = 5) -> float:
 
 
 def echo(job: bytes, code: str, designs: bytes) -> bytes:
-    """Stands for a chunk that takes no time."""
+    """Stand-in for a chunk that takes no time."""
     del job, code
     return designs[:16_000]
 

@@ -23,9 +23,9 @@ from simulator.table import Booleans, Floats
 Columns = dict[str, Floats]
 
 MOST_TIMES = 30.0
-"""Wall time over work beyond which a run is no plan for anyone."""
+"""Wall time over work above which nobody would plan such a run."""
 LEAST_INTERRUPTIONS = 100.0
-"""Of all replays of a run: with fewer, not even the error of their mean is known."""
+"""Smallest number of interruptions in all replays of a run; with fewer, not even the error of their mean is known."""
 NUM_WORST = 10
 NOT_TOLD = ("mtbf_s",)
 
@@ -133,12 +133,12 @@ CLASSES: dict[str, Callable[[Draw], Columns]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """How far the expected run is off in each run, `(n,)`."""
+    """How far the expectation is off for each run, `(n,)`."""
 
     off: Floats
-    """Points of goodput, or per cent of the wall time."""
+    """In points of goodput, or per cent of the wall time."""
     error: Floats
-    """Standard error of the mean of replays, in the same."""
+    """Standard error of the mean of replays, in the same unit."""
     counts: Booleans
     """Whether a run is interrupted, and ends in time."""
 

@@ -112,7 +112,7 @@ def with_and_without_recording(job: Job) -> tuple[Recommendation, float, float]:
 
 
 class Remembered(Evaluator):
-    """Reads what designs come to that were all simulated before; simulates others."""
+    """Looks up the results of designs that were simulated beforehand; simulates others."""
 
     def __init__(self, job: Job, everything: Evaluation) -> None:
         self._job = job
@@ -144,7 +144,7 @@ class Remembered(Evaluator):
 
 @dataclass(frozen=True, kw_only=True)
 class Exhausted:
-    """A job of which every design is known."""
+    """A job whose every design has been simulated."""
 
     job: Job
     space: Space
@@ -154,7 +154,7 @@ class Exhausted:
 
     @classmethod
     def of(cls, job: Job) -> Self:
-        """Simulates every design of a job that some design fits."""
+        """Simulates every design of a job that at least one design fits."""
         space = pruned_space(job)
         everything = Evaluation.concatenate([evaluate(job, batch) for batch in space.design_batches(8_192)])
         values = everything.objectives(job)[everything.is_feasible]
@@ -167,7 +167,7 @@ class Exhausted:
 
     @property
     def num_evaluations(self) -> int:
-        """What a search may spend."""
+        """Evaluation budget of a search."""
         return int(SHARE_OF_EVALUATIONS * self.space.num_designs)
 
     def share_found(self, algorithm: Algorithm, seed: int, tuning: Tuning = DEFAULT) -> float:

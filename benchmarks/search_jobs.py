@@ -99,7 +99,7 @@ SEEN: dict[str, Callable[[], Job]] = {
         "objectives=[time_to_train, cost, energy, carbon]",
     ),
 }
-"""Jobs that the search was made with."""
+"""Jobs that the search was developed with."""
 
 HELD_OUT: dict[str, Callable[[], Job]] = {
     "8B, 2 objectives, tight": lambda: written(
@@ -170,4 +170,4 @@ HELD_OUT: dict[str, Callable[[], Job]] = {
         "search.checkpoint_schemes=[async, in_memory_peer, local_nvme, tiered]",
     ),
 }
-"""Jobs that judge it."""
+"""Jobs on which it is judged."""

@@ -87,7 +87,7 @@ class Busy:
 
 @contextmanager
 def evaluations_timed() -> Iterator[Busy]:
-    """Inside it everything that evaluates designs counts."""
+    """Counts, in its context, the time of everything that evaluates designs."""
     busy = Busy()
     with ExitStack() as stack:
         for target in EVALUATIONS:
@@ -97,7 +97,7 @@ def evaluations_timed() -> Iterator[Busy]:
 
 
 def recorded_study(job: Job, folder: Path) -> int:
-    """Searches as `capplan study run` does, with a journal and an SQLite store of MLflow that is told meanwhile.
+    """Searches as `capplan study run` does, with a journal and an SQLite store of MLflow that is updated meanwhile.
 
     Returns how many designs were evaluated.
     """
@@ -160,7 +160,7 @@ JOBS = {"gpt3": gpt3, "405b": llama_405b, "70b": llama_70b}
 
 
 def asked(job: Job, num_evaluations: int, *, is_whole: bool) -> Job:
-    """Returns a job that is searched by NSGA-II until so many designs are evaluated, and refined in a whole study alone."""
+    """Returns a job that NSGA-II searches until the given number of evaluations; only a whole study refines it."""
     changes: dict[str, object] = {"algorithm": Algorithm.NSGA2, "max_evaluations": num_evaluations}
     if not is_whole:
         changes["num_refinements"] = 0
@@ -169,7 +169,7 @@ def asked(job: Job, num_evaluations: int, *, is_whole: bool) -> Job:
 
 @contextmanager
 def all_evaluations_spent() -> Iterator[None]:
-    """Inside it populations go on until all evaluations are spent, whether they find anything or not."""
+    """Lets populations continue, in its context, until all evaluations are spent, whether they find anything or not."""
     spending = partial(run_study, tuning=Tuning(evolution_share=1.0))
     with (
         patch("planner.answer.recommend.run_study", spending),

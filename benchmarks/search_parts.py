@@ -47,7 +47,7 @@ JOBS = (
 
 @final
 class NoNeighbours(SearchAlgorithm):
-    """Stands for `Neighbours` where the front is not compared with its neighbours."""
+    """Replaces `Neighbours` so that the front is not compared with its neighbours."""
 
     stage: ClassVar[str] = Neighbours.stage
 
@@ -66,13 +66,13 @@ class NoNeighbours(SearchAlgorithm):
 
 
 def neighbours_in_any_order(knobs: Knobs, archive: Archive, estimator: Estimator | None = None) -> Neighbours:
-    """Stands for `Neighbours` where no estimates say which neighbours come first."""
+    """Replaces `Neighbours` so that no estimates decide which neighbours come first."""
     del estimator
     return Neighbours(knobs, archive)
 
 
 def unmutated(*, mutation_probability: float, **spread: float) -> Spread:
-    """Stands for `Spread` where no knob changes by itself."""
+    """Replaces `Spread` so that no knob changes by itself."""
     del mutation_probability
     return Spread(mutation_probability=0.0, **spread)
 
@@ -80,7 +80,7 @@ def unmutated(*, mutation_probability: float, **spread: float) -> Spread:
 def unordered(
     mothers: Integers, fathers: Integers, largest: Integers, spread: Spread, draws: Floats
 ) -> Integers:
-    """Stands for `variation.varied` where values have no order: a knob comes from a parent, or is any of its values."""
+    """Replaces `variation.varied` by one in which values have no order: a knob comes from a parent, or is any of its values."""
     exchange, change = draws[:, 1::2], draws[:, 2::2] / spread.mutation_probability
     is_crossed = (draws[:, :1] < spread.crossover_probability) & (exchange < EXCHANGE_PROBABILITY)
     anywhere = np.floor(np.minimum(change, 1.0) * (largest + 1)).astype(np.int64)
@@ -95,7 +95,7 @@ class Variant:
     tuning: Tuning = DEFAULT
     num_restarts: int = 2
     stand_ins: Mapping[str, object] = field(default_factory=dict)
-    """What takes the place of the part, by the name under which the search finds it."""
+    """What replaces the part, by the name under which the search finds it."""
 
 
 NO_NEIGHBOURS: Mapping[str, object] = {"studies.study.Neighbours": NoNeighbours}
