@@ -1,1 +1,1 @@
-"""What is known of a study that is kept on disk? Going on with it, merging and exporting it."""
+"""What can be done with a study on disk? Show, resume, merge and export it."""

@@ -1,7 +1,7 @@
-"""How is a job answered so that nothing is lost when the machine goes down? As a study with a journal, which can go on.
+"""How is a job answered so that nothing is lost if the machine fails? As a study with a journal, which can be resumed.
 
 capplan study run JOB.yaml      begins a study
-capplan study resume NAME       goes on where it was killed, and gives what it would have given
+capplan study resume NAME       continues where it was killed, and gives the same answer
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Counts:
 
     @classmethod
     def of(cls, evaluator: JournaledSimulation) -> Self:
-        """Returns where those of a search have come from until now."""
+        """Returns the counts of a search so far."""
         return cls(
             num_read_back=evaluator.num_read_back,
             num_reused=evaluator.num_reused,
@@ -64,15 +64,15 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyAnswer:
-    """What one start of a study gave."""
+    """The result of one start of a study."""
 
     path: Path
     """The study's file."""
     answer: Recommendation
-    """The answer; it says where MLflow holds the study if that was told while it ran."""
+    """The answer; it says where MLflow has the study if the study was sent there while it ran."""
     counts: Counts
     tracking_failure: str = ""
-    """Why MLflow does not have the whole study, where it was to have it."""
+    """Why MLflow does not have the whole study although it was to be sent there; else empty."""
 
 
 def run_study_of(
@@ -91,19 +91,19 @@ def run_study_of(
 
     Args:
         job: the question.
-        seed: of everything random; the same job, code and seed are the same study.
-        store: where the study is kept.
-        progress: told how far the search is.
-        should_stop: asked between batches.
+        seed: seed of everything random; the same job, code and seed are the same study.
+        store: where the study is stored.
+        progress: receives progress reports.
+        should_stop: called between batches; true stops the search.
         clock: time of day for `created_at`.
-        engine_for: gives what simulates the designs of a job; it does not show in the result.
+        engine_for: returns the engine that simulates the designs of a job; it does not affect the result.
         keep: which designs an exhaustive search keeps: `all`, or the `front` of every block of designs, with counts.
-        target: where MLflow is told of the study while it runs; when that fails, the study goes on.
+        target: MLflow store to which the study is sent while it runs; if that fails, the study goes on.
 
     Raises:
         InputError: the job, the seed or another argument breaks a rule.
-        StudyError: there is such a study already, the store cannot be written to, or only fronts are to be kept of a search
-            that is not exhaustive.
+        StudyError: this study already exists, the store cannot be written to, or `keep` is `front` for a search that is not
+            exhaustive.
     """
     job = checked_job(job, seed)
     check_choice(keep, "keep", get_args(Keep))
@@ -132,22 +132,22 @@ def resume_study(
     engine_for: EngineFor = ThisProcess,
     target: Target | None = None,
 ) -> StudyAnswer:
-    """Goes on with a study until it is answered or stopped.
+    """Continues a study until it is answered or stopped.
 
-    One that is answered gives its answer again, and MLflow what it lacks of the study.
+    An answered study returns its answer again, and sends to MLflow what is missing there.
 
     Args:
         path: the study's file.
-        store: whose other studies lend their evaluations.
-        progress: told how far the search is.
-        should_stop: asked between batches.
+        store: store whose other studies' evaluations are reused.
+        progress: receives progress reports.
+        should_stop: called between batches; true stops the search.
         engine_for: see `run_study_of`.
         target: see `run_study_of`.
 
     Raises:
-        InputError: an argument is not what it is to be.
-        StudyError: there is no such study, another process is running it, it is a merged one, it is damaged, it was begun
-            by other code, or it cannot be written to.
+        InputError: an argument breaks a rule.
+        StudyError: the study does not exist, is being run by another process, is a merged one, is damaged, was begun by
+            other code, or cannot be written to.
         EngineError: the engine cannot simulate; what was written is kept.
     """
     path = path_given(path, of="a study")
@@ -193,7 +193,7 @@ def _check_means(
     should_stop: Stop,
     engine_for: EngineFor,
 ) -> None:
-    """Raises `InputError` where that by which a study is run is something else than it is to be."""
+    """Raises `InputError` if an argument for running a study is of the wrong kind."""
     if store is not None:
         check_kind(store, "store", StudyStore, "must be a StudyStore, such as StudyStore(Path('studies'))")
     if target is not None:
@@ -202,7 +202,7 @@ def _check_means(
 
 
 def _check_exhaustive(job: Job) -> None:
-    """Raises `StudyError` where the search is not one that can keep fronts only."""
+    """Raises `StudyError` if the search cannot keep only fronts."""
     algorithm = job.search.algorithm
     if algorithm is Algorithm.AUTO:
         space = pruned_space(job)
@@ -220,20 +220,20 @@ def _check_exhaustive(job: Job) -> None:
 
 
 def _told_again(path: Path) -> StudyAnswer | None:
-    """The answer of a study that has ended, for which nothing is written; `None` where it has not."""
+    """The answer of a study that has ended, without writing anything; `None` if it has not ended."""
     with Journal.read(path) as journal:
         facts = journal.facts
         return _answered(journal, facts, None) if ANSWER in facts else None
 
 
 def _answered(journal: Journal, facts: dict[str, str], target: Target | None) -> StudyAnswer:
-    """The answer of a study that has ended; what killed it may have kept MLflow from the end of it."""
+    """The answer of a study that has ended; if it was killed, MLflow may still lack the end."""
     journal.check()
     answer, failure = stored_answer(facts), ""
     if target is not None:
         try:
             answer = answer.model_copy(update={"mlflow": delivered(journal, facts, target).record})
-        except (TrackingError, OSError) as error:  # OSError: not even a temporary folder can be made
+        except (TrackingError, OSError) as error:  # OSError: not even a temporary folder can be created
             failure = words_of(error)
     counts = Counts(num_read_back=journal.num_designs, num_reused=0, num_simulated=0)
     return StudyAnswer(path=journal.path, answer=answer, counts=counts, tracking_failure=failure)

@@ -1,4 +1,4 @@
-"""How do the designs of a study get into a table for other programs? From its journal, whole or not at all."""
+"""How are the designs of a study exported to a table for other programs? From its journal, as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ EXPORT_SUFFIXES: Final = (".parquet", ".csv")
 
 
 def export_designs(path: Path, file: Path) -> StudyExport:
-    """Writes all designs that a study has kept into a table, whole or not at all, and returns how many those are.
+    """Writes all designs that a study has kept into a table, as a whole or not at all, and returns their number.
 
     Raises:
-        InputError: the file is there already, its suffix is not one of `EXPORT_SUFFIXES`, or its folder is missing.
+        InputError: the file already exists, its suffix is not one of `EXPORT_SUFFIXES`, or its folder is missing.
         StudyError: the study cannot be read to its end, or the file cannot be written.
     """
     _check_target(file)
@@ -59,7 +59,7 @@ def _check_target(file: Path) -> None:
 
 @contextmanager
 def _drafts(file: Path) -> Iterator[Path]:
-    """Inside it there is a folder beside a file for what is not complete yet; it is gone afterwards, whatever happens."""
+    """A temporary folder next to a file, for incomplete output; it is always removed afterwards."""
     try:
         folder = tempfile.TemporaryDirectory(
             dir=file.parent, prefix=f".{file.name}.", ignore_cleanup_errors=True
@@ -71,7 +71,7 @@ def _drafts(file: Path) -> Iterator[Path]:
 
 
 def _log_all(journal: Journal, log: DesignLog) -> None:
-    """Appends every design of a journal to a table, under the numbers that the study gave it."""
+    """Appends every design of a journal to a table, with the number that the study gave it."""
     job = job_of(journal.facts)
     archive = Archive(job)
     for batch in journal.batches():
@@ -81,7 +81,7 @@ def _log_all(journal: Journal, log: DesignLog) -> None:
 
 
 def _as_csv(table: Path, file: Path) -> Path:
-    """Writes a Parquet file as CSV beside it and returns that; errors name the file for which it is done."""
+    """Writes a Parquet file as CSV next to it and returns the CSV file; errors name the requested file."""
     import pyarrow.csv
     import pyarrow.parquet as pq
 

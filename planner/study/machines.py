@@ -1,4 +1,4 @@
-"""Which machines simulate a study? This process, workers started for it on this machine, or those of a Dask scheduler."""
+"""Where is a study simulated? In this process, by workers started on this machine, or by those of a Dask scheduler."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Machines:
     """What `run_study_of` and `resume_study` take as `engine_for`."""
 
     def __init__(self, cluster: Cluster | None = None) -> None:
-        """Takes over workers; by default there is this process alone."""
+        """Takes over workers; by default there is only this process."""
         self._cluster = cluster
 
     def __call__(self, job: Job) -> Engine:
-        """Returns what simulates the designs of a job."""
+        """Returns the engine that simulates the designs of a job."""
         return ThisProcess(job) if self._cluster is None else self._cluster.engine_for(job)
 
     def idle_note(self, counts: Counts) -> str:
@@ -41,15 +41,15 @@ class Machines:
 
 @contextmanager
 def machines(num_workers: int | None = None, scheduler: str | None = None) -> Iterator[Machines]:
-    """Gives what `run_study_of` and `resume_study` take as `engine_for`; workers that it starts end with it.
+    """Yields what `run_study_of` and `resume_study` take as `engine_for`; workers started here end with the context.
 
     Args:
         num_workers: processes to start on this machine; none by default.
         scheduler: address of a Dask scheduler with workers of its own; takes precedence.
 
     Raises:
-        InputError: a number of workers that is none, or an address that is no text.
-        EngineError: Dask is missing, nobody answers, or a worker has other code or libraries.
+        InputError: `num_workers` is not a number of workers, or the address is not text.
+        EngineError: Dask is missing, nothing answers, or a worker has other code or libraries.
     """
     _check(num_workers, scheduler)
     if scheduler is None and num_workers is None:

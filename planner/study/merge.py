@@ -1,7 +1,7 @@
-"""What do several studies of one job know together? Their designs in one study, each once, and the front of all.
+"""How are several studies of one job combined? Their designs in one study, each once, with the front of all.
 
-Studies with other seeds, other searches or other parts of a space add up; studies with other limits or prices do not,
-because a design is worth something else in each of them. A study that was merged itself counts as those that it holds.
+Studies may differ in seed, search or part of the space. They must not differ in limits or prices, because a design would
+score differently in each of them. A merged study counts as the studies that it contains.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from studies.designs.plan_keys import Keys, plan_keys
 from studies.files.journal import Journal
 
 MAY_DIFFER = ("name", "search")
-"""Fields of a job in which studies that are merged may differ."""
+"""Fields of a job in which merged studies may differ."""
 
 IDENTITY = ("job", "simulation_hash", "job_hash", "code_hash", "catalog_hash")
-"""Facts that the new study has from the first one."""
+"""Facts that the new study takes from the first one."""
 
 
 def merge_studies(paths: Sequence[Path], target: Path, created_at: datetime) -> int:
     """Writes the designs of several studies into a new one and returns how many there are.
 
     Args:
-        paths: at least two studies of one job; none is changed.
+        paths: at least two studies of one job; they are not changed.
         target: file of the new study.
         created_at: time of day for the new study.
 
     Raises:
-        InputError: fewer than two studies, or one that is named twice.
-        StudyError: studies that differ in more than name and search, were simulated by another
-            version or keep fronts only, or a target that is there or cannot be written.
+        InputError: there are fewer than two studies, or one is named twice.
+        StudyError: the studies differ in more than name and search, were simulated by another version or keep only fronts,
+            or the target exists or cannot be written.
     """
     named, different = len(paths), len({path.resolve() for path in paths})
     if different < max(2, named):
@@ -73,18 +73,18 @@ def merge_studies(paths: Sequence[Path], target: Path, created_at: datetime) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class _Part:
-    """What one of the files holds of one leaf."""
+    """The part of one leaf that one of the files contains."""
 
     leaf: Leaf
     journal: Journal
     first: int
     """First batch of the leaf in the file."""
     began_s: float
-    """When the leaf begins on the clock of the file."""
+    """Time at which the leaf begins on the clock of the file."""
 
 
 def _parts(journals: Sequence[Journal], all_facts: Sequence[Mapping[str, str]]) -> dict[str, list[_Part]]:
-    """All parts of every leaf, by its hash; a leaf that comes in by several ways may have gone on in between."""
+    """All parts of every leaf, by its hash; a leaf in several files may have been continued in between."""
     parts: dict[str, list[_Part]] = {}
     for journal, facts in zip(journals, all_facts, strict=True):
         first, began_s = 0, 0.0
@@ -106,7 +106,7 @@ def _as_leaf(journal: Journal, facts: Mapping[str, str]) -> Leaf:
 
 
 def _copied(parts_of_leaves: Mapping[str, Sequence[_Part]], into: Journal) -> tuple[Leaf, ...]:
-    """Appends every design once, of equal ones the first, leaf by leaf; returns the leaves as they stand there."""
+    """Appends every design once (the first of equal ones), leaf by leaf; returns the leaves of the new study."""
     seen: Keys = np.zeros(0, dtype=np.uint64)
     leaves: list[Leaf] = []
     for parts in parts_of_leaves.values():
@@ -120,7 +120,7 @@ def _copied(parts_of_leaves: Mapping[str, Sequence[_Part]], into: Journal) -> tu
 
 
 def _append(part: _Part, into: Journal, began_s: float, seen: Keys) -> Keys:
-    """Appends the designs of a part that were not seen, as of when its leaf begins; returns all that were seen then."""
+    """Appends the unseen designs of a part, with times from the start of its leaf; returns the keys of all seen designs."""
     number = into.num_batches
     for batch in islice(part.journal.batches(part.first), part.leaf.num_batches):
         if batch.is_reduced:
@@ -150,6 +150,6 @@ def _check_alike(paths: Sequence[Path], all_facts: Sequence[Mapping[str, str]]) 
 
 
 def _difference(first: Job, second: Job) -> str:
-    """The first field in which two jobs differ that may not; empty where there is none."""
+    """The first field in which two jobs differ although they must not; empty if there is none."""
     fields = [name for name in Job.model_fields if name not in MAY_DIFFER]
     return next((name for name in fields if getattr(first, name) != getattr(second, name)), "")

@@ -1,6 +1,6 @@
 """How far is a study, and what is its front? Read from the journal, while it runs or after.
 
-Nothing is simulated: the journal has what became of every design, and the job's prices and limits are applied to that.
+Nothing is simulated: the journal has the outcome of every design, to which the job's prices and limits are applied.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ State = Literal["running", "stopped", "recommended", "infeasible", "merged", "da
 
 
 class StudyState(Record):
-    """What the list of studies shows of each."""
+    """One study in the list of studies."""
 
     name: str
-    """How the study is called in the store."""
+    """Name of the study in the store."""
     job: str
     """Name of its job."""
     seed: int | None
-    """Seed of everything random; none of a merged study whose parts have several, or of one that cannot be read."""
+    """Seed of everything random; null for a merged study whose parts have several, or for one that cannot be read."""
     state: State
-    """`running`: some process searches; `stopped`: nobody does, resume it; `merged`: of others; `damaged`: no readable
-    study; `other_version`: another version of capplan wrote it; else how it ended."""
+    """`running`: a process is searching; `stopped`: none is, so resume it; `merged`: merged from others; `damaged`: not a
+    readable study; `other_version`: written by another version of capplan; otherwise how it ended."""
     created_at: str
-    """When it was begun, ISO 8601, UTC."""
+    """Time of its first start, ISO 8601, UTC."""
     num_designs: int
     """Designs that were simulated and written down."""
     elapsed_s: float
@@ -43,9 +43,9 @@ class StudyState(Record):
     delivered_to: tuple[str, ...]
     """MLflow stores and experiments that have it."""
     merged_from: tuple[str, ...]
-    """Studies that it was merged from; of merged ones those that they hold."""
+    """Studies from which it was merged; merged ones are replaced by the studies that they contain."""
     failure: str = ""
-    """Why it cannot be read; empty where it can."""
+    """Why it cannot be read; empty if it can."""
 
 
 class StudyList(Record):
@@ -54,47 +54,46 @@ class StudyList(Record):
     schema_version: int = 3
     """Version of this form; increases when a field is removed or changes its meaning."""
     studies: tuple[StudyState, ...]
-    """By name."""
+    """The studies, sorted by name."""
 
 
 class StudyStatus(StudyState):
-    """The state of a study, with what the designs are worth."""
+    """The state of a study, and an evaluation of its designs."""
 
     schema_version: int = 3
     """Version of this form; increases when a field is removed or changes its meaning."""
     num_feasible: int
     """Designs that keep every limit."""
     num_front: int
-    """Designs of the front, without those that gain less than 0.1 % over one of them; as many have the tag `front` in
+    """Designs of the front, without those that gain less than 0.1 % over one of them; these have the tag `front` in
     MLflow."""
     num_not_dominated: int
-    """Feasible designs that no other one beats: the front and its near-equals, which have the tag `near_front`."""
+    """Feasible non-dominated designs: the front and its near-equals, which have the tag `near_front`."""
     hypervolume_fraction: float = Field(ge=0, le=1)
     """Share of the box between zero and 1.1 times the worst values of the first front that the front dominates."""
     stages: dict[str, int]
-    """Designs by what asked for them."""
+    """Designs by the stage of the search that evaluated them."""
     simulation_hash: str
-    """Studies of equal hash use each other's simulations."""
+    """Studies with equal hashes reuse each other's simulations."""
     code_hash: str
-    """The study goes on with code of this hash only."""
+    """Only code with this hash can continue the study."""
 
 
 class StudyFront(Record):
-    """The front of a study as it is now."""
+    """The current front of a study."""
 
     schema_version: int = 3
     """Version of this form; increases when a field is removed or changes its meaning."""
     study: StudyState
-    """What it is the front of."""
+    """The study."""
     objectives: tuple[str, ...]
-    """What was made small."""
+    """The objectives, which are minimized."""
     num_front: int
     """Designs of the front."""
     num_not_dominated: int
-    """Feasible designs that no other one beats: the front and its near-equals."""
+    """Feasible non-dominated designs: the front and its near-equals."""
     front: tuple[Design, ...]
-    """Designs that no other one beats, without those that gain less than 0.1 % over one of them, by rising first
-    objective."""
+    """Non-dominated designs, without those that gain less than 0.1 % over one of them, by ascending first objective."""
 
 
 def list_studies(store: StudyStore) -> list[StudyState]:
@@ -103,13 +102,13 @@ def list_studies(store: StudyStore) -> list[StudyState]:
 
 
 def state_of(path: Path) -> StudyState:
-    """Returns the state of a study; raises `StudyError` where it cannot be read."""
+    """Returns the state of a study; raises `StudyError` if it cannot be read."""
     with Journal.read(path) as journal:
         return StudyState.model_validate(_state(journal))
 
 
 def _state_or_damage(path: Path) -> StudyState:
-    """The state of a study; one file that cannot be read does not hide the others."""
+    """The state of a study; an unreadable file does not hide the others."""
     try:
         return state_of(path)
     except StudyError as error:
@@ -128,7 +127,7 @@ def _state_or_damage(path: Path) -> StudyState:
 
 
 def status_of(path: Path) -> StudyStatus:
-    """Returns the state of a study with what its designs are worth; raises `StudyError` where it cannot be read."""
+    """Returns the state of a study with an evaluation of its designs; raises `StudyError` if it cannot be read."""
     with Journal.read(path) as journal:
         facts = journal.facts
         job = job_of(facts)
@@ -153,7 +152,7 @@ def status_of(path: Path) -> StudyStatus:
 
 
 def front_of(path: Path) -> StudyFront:
-    """Returns the front of a study; raises `StudyError` where it cannot be read."""
+    """Returns the front of a study; raises `StudyError` if it cannot be read."""
     with Journal.read(path) as journal:
         job = job_of(journal.facts)
         archive = Archive(job)

@@ -1,4 +1,4 @@
-"""How does a person read what is known of studies? Lists, states and fronts as text."""
+"""How are studies shown on a terminal? Lists, states and fronts as text."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def show_counts(name: str, counts: Counts, console: Console) -> None:
 
 
 def _minute(moment: str) -> str:
-    """A moment, ISO 8601 in UTC, to the minute; empty where none is known."""
+    """A moment, ISO 8601 in UTC, to the minute; empty if unknown."""
     return moment[:16].replace("T", " ")
 
 
 def _near(num_front: int, num_not_dominated: int) -> str:
-    """The designs that are not dominated but too close to another one to be on the front."""
+    """The non-dominated designs that are too close to another one to be on the front."""
     if num_front == num_not_dominated:
         return ""
     return (

@@ -1,1 +1,1 @@
-"""How do studies reach MLflow, and where are they looked at?"""
+"""How do studies reach MLflow, and where can they be viewed?"""

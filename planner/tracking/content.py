@@ -1,4 +1,4 @@
-"""What does MLflow show of a study? What was asked, on what, and what came of it."""
+"""What does MLflow show of a study? Its settings, its inputs and its results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUN_STATUS: dict[Status, RunStatus] = {
     "infeasible": "FINISHED",
     "interrupted": "KILLED",
 }
-"""How MLflow calls the end of a study."""
+"""MLflow's names for the end of a study."""
 RESULT_TAGS = ("recommended_accelerator", "recommended_layout", "recommended_design")
 """What is recommended, in words; the number of GPUs is a metric, to sort by."""
 OFFER_FIELDS = ("num_gpus", "rent_usd_per_gpu_hour", "purchase_usd_per_node", "site")
@@ -44,7 +44,7 @@ RESULTS = (
     "mfu_fraction",
     "goodput_fraction",
 )
-"""Figures of a design that are shown beside what was asked."""
+"""Figures of a design that are shown next to the settings."""
 
 
 def finish(
@@ -66,7 +66,7 @@ def finish(
 
 
 def result_metrics(answer: Recommendation) -> dict[str, float]:
-    """What MLflow's table of studies shows and sorts by, beside the ends of the curves."""
+    """What MLflow's table of studies shows and sorts by, in addition to the ends of the curves."""
     if answer.best is None:
         return {}
     figures = {name: float(getattr(answer.best, name)) for name in RESULTS}
@@ -75,7 +75,7 @@ def result_metrics(answer: Recommendation) -> dict[str, float]:
 
 
 def _result_tags(answer: Recommendation) -> dict[str, str]:
-    """Which cluster was recommended, in words; a study that goes on may change them, which it could not do with parameters."""
+    """The recommended cluster in words. A resumed study may change tags, but not parameters."""
     if answer.best is None:
         return {}
     texts = (answer.best.accelerator, layout(answer.best.plan), str(answer.best.design_id))
@@ -83,7 +83,7 @@ def _result_tags(answer: Recommendation) -> dict[str, str]:
 
 
 def study_tags(job_hash: str, catalog_hash: str) -> dict[str, str]:
-    """By what a study is found: equal jobs have equal hashes, and the names of its designs carry the start of it."""
+    """Tags by which a study is found: equal jobs have equal hashes, and the names of designs carry the start of the hash."""
     return {"job_hash": job_hash, "catalog_hash": catalog_hash}
 
 
@@ -132,13 +132,13 @@ def _preset(reliability: Reliability) -> str:
 
 
 def _set_fields(record: Record) -> dict[str, str]:
-    """What a section of a job sets otherwise than its defaults, as text."""
+    """The fields of a section of a job that differ from their defaults, as text."""
     own = record.model_dump(exclude_defaults=True)
     return {name: in_short(getattr(record, name)) for name in own}
 
 
 def _setting(value: object) -> str:
-    """A setting of the search as text; what the job leaves to the default is called so."""
+    """A setting of the search as text; unset ones are shown as defaults."""
     if value is None:
         return "default"
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -156,7 +156,7 @@ def inputs_profile(job: Job) -> dict[str, object]:
 
 
 def record_of(tracker: StudyTracker, num_designs: int, num_design_runs: int) -> MlflowRecord:
-    """Returns where MLflow holds a study."""
+    """Returns where MLflow has a study."""
     return MlflowRecord(
         tracking_uri=without_password(tracker.tracking_uri),
         experiment=tracker.experiment,

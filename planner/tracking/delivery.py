@@ -1,4 +1,4 @@
-"""How does a study come into MLflow after it has ended? From its journal, each design once, however often it is tried."""
+"""How does a study reach MLflow after it has ended? From its journal, each design once, however often it is tried."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from studies.tracking.tracker import nothing_to_wait_for
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """What became of a delivery."""
+    """The result of a delivery."""
 
     is_new: bool
-    """False where the store had the whole study before."""
+    """False if the store already had the whole study."""
     record: MlflowRecord | None
-    """Where MLflow holds the study; `None` where it had it before."""
+    """Where MLflow has the study; `None` if it already had it."""
 
 
 def deliver(path: Path, *, tracking_uri: str | None = None, experiment: str = "capplan") -> Delivery:
-    """Hands a study that has ended to MLflow.
+    """Sends a study that has ended to MLflow.
 
     Args:
         path: the study's file.
-        tracking_uri: MLflow store; by default as `recommend` has it.
+        tracking_uri: MLflow store; same default as in `recommend`.
         experiment: MLflow experiment that the study belongs to.
 
     Raises:
@@ -47,7 +47,7 @@ def deliver(path: Path, *, tracking_uri: str | None = None, experiment: str = "c
 
 
 def delivered(journal: Journal, facts: dict[str, str], target: Target) -> Delivery:
-    """Hands a study that has its answer to MLflow, unless that has all of it; nobody else may be running the study.
+    """Sends an answered study to MLflow unless MLflow has all of it; no other process may be running the study.
 
     The journal knows what was delivered, the store what is still there: a run that is gone is delivered again.
 
@@ -60,14 +60,14 @@ def delivered(journal: Journal, facts: dict[str, str], target: Target) -> Delive
         if holds_study(study_hash=facts["study_hash"], experiment=target.experiment, tracking_uri=target.uri):
             return Delivery(is_new=False, record=None)
         places.remove(target.place)
-        journal.note({DELIVERED_TO: "\n".join(places)})  # true even where the delivery breaks off
+        journal.note({DELIVERED_TO: "\n".join(places)})  # true even if the delivery fails midway
     record = _sent(journal, facts, target)
     journal.note({DELIVERED_TO: "\n".join([*places, target.place])})
     return Delivery(is_new=True, record=record)
 
 
 def _sent(journal: Journal, facts: dict[str, str], target: Target) -> MlflowRecord:
-    """Plays the journal into an MLflow run, under the times at which the study wrote it."""
+    """Replays the journal into an MLflow run, with the times at which the study wrote it."""
     job = job_of(facts)
     elapsed_s = [0.0]
     name = journal.path.stem

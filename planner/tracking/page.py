@@ -1,4 +1,4 @@
-"""Where can the studies be looked at? MLflow's own interface on their store, for this machine alone."""
+"""Where can studies be viewed? In MLflow's own interface on their store, reachable only from this machine."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from studies.tracking.store_address import resolve_tracking_uri
 LOOPBACK = "127.0.0.1"
 """No other machine reaches this address."""
 PATIENCE_S = 120.0
-"""MLflow takes some seconds to start, on a busy machine many."""
+"""How long MLflow may take to start: usually seconds, on a busy machine much longer."""
 STEP_S = 0.2
 END_S = 10.0
 """How long MLflow may take to stop before it is killed."""
 MOST_SHOWN = 600
-"""Characters of what MLflow said that an error shows."""
+"""Most characters of MLflow's output that an error shows."""
 _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -42,10 +42,10 @@ def store_to_show(tracking_uri: str | None) -> str:
     """Returns the address of the store that is to be shown.
 
     Args:
-        tracking_uri: the store; by default as `capplan recommend` chooses it.
+        tracking_uri: the store; same default as `capplan recommend`.
 
     Raises:
-        InputError: it is a file that is not there.
+        InputError: it is a file that does not exist.
         TrackingError: it cannot be reached.
     """
     uri = resolve_tracking_uri(tracking_uri)
@@ -59,7 +59,7 @@ def store_to_show(tracking_uri: str | None) -> str:
 
 
 def newest_experiment(uri: str) -> str | None:
-    """Returns the number of the experiment that was changed last; nothing where there is none but MLflow's own, empty one."""
+    """Returns the id of the experiment that was changed last; `None` if there is only MLflow's own, empty one."""
     with mlflow_at(uri):
         from mlflow import MlflowClient
 
@@ -70,7 +70,7 @@ def newest_experiment(uri: str) -> str | None:
 def runs_page(
     address: str, experiment: str | None, view: str | None = None, *, has_pictures: bool = False
 ) -> str:
-    """Returns where an interface shows the runs of an experiment: as a table, or as pictures; in a view, if one is named."""
+    """Returns the address of an experiment's runs in an interface: as a table or as charts; in a view, if one is named."""
     if experiment is None:
         return address
     asked = {"viewStateShareKey": view, "compareRunsMode": "CHART" if has_pictures else None}
@@ -80,14 +80,14 @@ def runs_page(
 
 @contextmanager
 def tracking_page(uri: str, port: int | None = None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Starts MLflow's interface on a store, and stops it in the end; yields its address and its process.
+    """Starts MLflow's interface on a store and stops it at the end; yields its address and its process.
 
     Args:
         uri: a store that is no server itself.
-        port: where it listens; left out: any free one.
+        port: port on which it listens; by default any free one.
 
     Raises:
-        TrackingError: it does not start, such as on a port that is taken.
+        TrackingError: it does not start, for example because the port is taken.
     """
     chosen = port or _free_port()
     with tempfile.TemporaryFile() as log:
@@ -107,7 +107,7 @@ def _free_port() -> int:
 
 
 def _started(uri: str, port: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Starts MLflow in a group of processes of its own; the store's password travels where no list of processes shows it."""
+    """Starts MLflow in its own process group; the store's password is passed where no process list shows it."""
     command = [sys.executable, "-m", "mlflow", "server", "--host", LOOPBACK, "--port", str(port)]
     return subprocess.Popen(  # noqa: S603  (no part comes from elsewhere)
         [*command, "--workers", "1"],
@@ -145,7 +145,7 @@ def _last_words(log: IO[bytes], uri: str) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends MLflow with all that it has started."""
+    """Stops MLflow and all processes that it has started."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

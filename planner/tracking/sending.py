@@ -1,8 +1,8 @@
-"""How does a study reach MLflow? As one run that carries its hash: while the study runs, and from its journal later.
+"""How does a study reach MLflow? As one run that carries its hash, while the study runs or later from its journal.
 
-Whoever sends a study a second time finds the run by the hash and completes it. The points of its curves have the times at
-which the study wrote its designs, and its parts of the design table depend on the designs alone; so what is sent twice is
-there once.
+Sending a study a second time finds the run by the hash and completes it. The points of the curves have the times at which
+the study wrote its designs, and the parts of the design table depend only on the designs. So what is sent twice is stored
+once.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class Target:
     """
 
     tracking_uri: str | None = None
-    """MLflow store; by default as `recommend` has it."""
+    """MLflow store; same default as in `recommend`."""
     experiment: str = "capplan"
     """MLflow experiment that the studies belong to."""
 
     def __post_init__(self) -> None:
-        asked_store(self.tracking_uri)  # no study is begun for an address that cannot be one
+        asked_store(self.tracking_uri)  # fail before a study begins if the address is invalid
 
     @property
     def uri(self) -> str:
-        """The store's address, absolute; may hold a password."""
+        """The store's absolute address; may contain a password."""
         return resolve_tracking_uri(self.tracking_uri)
 
     @property
     def place(self) -> str:
-        """The store and experiment, fit to be shown and written down."""
+        """The store and experiment, without secrets."""
         return f"{without_password(self.uri)} {self.experiment}"
 
 
@@ -99,15 +99,15 @@ def sending(
     elapsed_s: Callable[[], float],
     settle: Settle,
 ) -> Iterator[Sending]:
-    """Inside it a study is sent; the run is ended however that goes.
+    """Context in which a study is sent; the run is ended in any case.
 
     Args:
         job: the job of the study.
-        facts: of its journal.
-        name: of the study.
+        facts: facts of its journal.
+        name: name of the study.
         target: where it is sent.
         elapsed_s: how long the study had been running when it wrote what is sent now.
-        settle: called before anything that was found is sent: returns when that is in the journal.
+        settle: called before any result is sent; returns when it is in the journal.
 
     Raises:
         TrackingError: the store cannot be used.
@@ -132,17 +132,17 @@ def sending(
 
 
 class Told:
-    """A running study of which MLflow is told as long as that works."""
+    """A running study that is sent to MLflow as long as that works."""
 
     def __init__(self, recording: Recording, study: Sending | None, failure: str) -> None:
         self.recording = recording
-        """Takes what the study evaluates."""
+        """Receives what the study evaluates."""
         self._study = study
         self.failure = failure
-        """Why MLflow does not have the whole study; empty where it has, or was not to be told."""
+        """Why MLflow does not have the whole study; empty if it does, or if the study is not sent."""
 
     def finish(self, answer: Recommendation) -> MlflowRecord | None:
-        """Sends the end of a study; returns where MLflow holds it, `None` where it does not hold all."""
+        """Sends the end of a study; returns where MLflow has it, `None` if MLflow does not have all of it."""
         if self._study is None:
             return None
         try:
@@ -165,12 +165,12 @@ def telling(
     elapsed_s: Callable[[], float],
     settle: Settle,
 ) -> Iterator[Told]:
-    """Inside it MLflow is told of a running study; that it cannot be told is no reason to stop it. See `sending`."""
+    """Context in which a running study is sent to MLflow; failures do not stop the study. See `sending`."""
     with ExitStack() as stack:
         try:
             to_send = sending(job, facts, name, target, elapsed_s, settle) if target else None
             study = stack.enter_context(to_send) if to_send else None
-        except (TrackingError, OSError) as error:  # OSError: not even a temporary folder can be made
+        except (TrackingError, OSError) as error:  # OSError: not even a temporary folder can be created
             yield Told(Recording(job, Archive(job), None, None), None, words_of(error))
             return
         yield Told(study.recording if study else Recording(job, Archive(job), None, None), study, "")

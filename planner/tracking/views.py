@@ -1,7 +1,7 @@
-"""What does MLflow show at first? Views of an experiment with the columns and pictures that tell studies and designs apart.
+"""What does MLflow show first? Views of an experiment with the columns and charts that distinguish studies and designs.
 
-MLflow keeps a view that is shared by a link as a tag of its experiment, `mlflow.sharedViewState.KEY`, and opens it where
-an address ends with `viewStateShareKey=KEY`. Whoever looks keeps views of their own untouched.
+MLflow stores a view that is shared by a link as a tag of its experiment, `mlflow.sharedViewState.KEY`, and opens it if an
+address ends with `viewStateShareKey=KEY`. Users' own views are not affected.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from simulator.errors import TrackingError
 from studies.tracking.mlflow_session import mlflow_at
 
 STUDIES: Final = "capplan-studies"
-"""Key of the view of studies: what was asked, and what was recommended."""
+"""Key of the view of studies: settings and recommendations."""
 FRONT: Final = "capplan-front"
 """Key of the view of the designs on the fronts, with parallel coordinates."""
 _TAG: Final = "mlflow.sharedViewState."
 _MOST_RUNS: Final = 200
-"""Lines in a picture."""
+"""Most lines in a chart."""
 _DECISIONS: Final = (
     "accelerator",
     "num_gpus",
@@ -36,7 +36,7 @@ _ASKED: Final = (
 
 
 def keep_views(uri: str, experiment: str) -> bool:
-    """Writes both views into an experiment; returns whether they are there, which they are not in a store for reading only."""
+    """Writes both views into an experiment; returns whether they are there, which is not the case in a read-only store."""
     try:
         with mlflow_at(uri):
             from mlflow import MlflowClient
@@ -86,7 +86,7 @@ def _columns(kind: str, names: list[str] | tuple[str, ...]) -> list[str]:
 
 
 def _pictures(title: str, params: list[str], metrics: list[str]) -> dict[str, object]:
-    """Parallel coordinates, and below them the first two figures against each other."""
+    """Parallel coordinates, and below them a plot of the first two figures against each other."""
     common = {
         "metricSectionId": "capplan",
         "deleted": False,

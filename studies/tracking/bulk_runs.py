@@ -27,6 +27,7 @@ Way = Literal["bulk", "api"]
 @dataclass(frozen=True, kw_only=True)
 class BulkOutcome:
     """How a table of runs was written."""
+
     num_runs: int
     """Runs written."""
     way: Way

@@ -119,6 +119,7 @@ def _metric_columns(evaluation: Evaluation) -> Columns:
 @dataclass(frozen=True, kw_only=True)
 class Marks:
     """How the designs of a study are marked in MLflow."""
+
     front: frozenset[int]
     """Numbers of the designs on the front; designs that hardly differ count once."""
     recommended: int | None
