@@ -1,4 +1,4 @@
-"""Where does an answer go? Into the folder that was asked for, into MLflow, or both; the answer says where MLflow has it."""
+"""Where does an answer go? Into a folder, into MLflow, or both; the answer says where MLflow has it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Destination:
 
     job: Job
     output: Path | None
-    """Folder that was asked for; None: none was."""
+    """Requested folder; None: none."""
     scratch: Path
-    """Folder that is gone afterwards."""
+    """Temporary folder."""
     front_format: FrontFormat
     tracker: StudyTracker | None
     """The study's run in MLflow; None: it is not recorded."""
@@ -37,16 +37,16 @@ class Destination:
     def deliver(
         self, answer: Recommendation, recording: Recording, log: DesignLog | None, progress: Report
     ) -> Recommendation:
-        """Writes the files of an answer and hands everything to MLflow.
+        """Writes the files of an answer and sends everything to MLflow.
 
         Args:
             answer: the answer.
-            recording: of the study that gave it.
-            log: table of its designs, for a report; None: there is to be none.
-            progress: told what is being drawn.
+            recording: recording of the study that gave it.
+            log: table of its designs, for a report; None: no report.
+            progress: receives progress reports on drawing.
 
         Returns:
-            The answer with where MLflow holds the study.
+            The answer, with the location of the study in MLflow.
 
         Raises:
             InputError: the page or a picture cannot be written.

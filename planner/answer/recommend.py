@@ -78,16 +78,16 @@ def recommend(
 
     Args:
         job: the question; `load_job` reads it from a file.
-        seed: of everything random; the same job, version and seed give the same answer.
+        seed: seed of everything random; the same job, version and seed give the same answer.
         tracking: whether MLflow records the study.
         tracking_uri: MLflow store; by default MLFLOW_TRACKING_URI, else `capplan-studies/mlflow.db` in the working folder.
         experiment: MLflow experiment that the study belongs to.
         output: folder for `recommendation.json`, the front, the table of all designs and the report; none by default.
         front_format: `csv` or `parquet`.
-        with_report: whether a page that explains the answer goes with it into `output` and, with a picture of each of
-            its figures, into MLflow; that takes some seconds.
-        progress: told how far the search is.
-        should_stop: asked between batches; when true, the best of what was evaluated is returned.
+        with_report: whether a page that explains the answer is written to `output` and, with a picture of each of its
+            figures, to MLflow; this takes a few seconds.
+        progress: receives progress reports.
+        should_stop: called between batches; if true, the best of what was evaluated is returned.
         clock: time of day for `created_at`.
 
     Returns:
@@ -132,7 +132,7 @@ def recommend(
 
 
 def _check_store(tracking_uri: str | None, experiment: str) -> None:
-    """Raises `InputError` for what can be no store or no name of an experiment."""
+    """Raises `InputError` for an invalid store or an invalid name of an experiment."""
     if tracking_uri is not None:
         check_text(tracking_uri, "tracking_uri")
     check_text(experiment, "experiment")
@@ -150,17 +150,17 @@ def search_and_answer(
     progress: Report = ignore,
     should_stop: Stop = never_stop,
 ) -> Recommendation:
-    """Searches the designs of a job and says what came of it, without a word on where it is recorded.
+    """Searches the designs of a job and returns the answer, without where it is recorded.
 
     Args:
         job: the question.
-        seed: of everything random.
-        recording: takes everything that is evaluated.
+        seed: seed of everything random.
+        recording: receives everything that is evaluated.
         evaluator: where evaluations come from.
         now: time of day for `created_at`.
-        reducer: evaluates for an exhaustive search that is to keep fronts only; by default it keeps every design.
-        progress: told how far the search is.
-        should_stop: asked between batches.
+        reducer: evaluates an exhaustive search that keeps only fronts; by default every design is kept.
+        progress: receives progress reports.
+        should_stop: called between batches; true stops the search.
     """
     searcher = Searcher(
         job=job,
@@ -181,7 +181,7 @@ def search_and_answer(
 
 
 def _explained(job: Job, result: StudyResult, should_stop: Stop) -> Infeasibility | Evaluation | None:
-    """The proof where nothing was found, or a design that the search had missed."""
+    """If nothing was found, the proof of infeasibility, or a design that the search had missed."""
     if result.archive.front is not None or not result.is_complete:
         return None
     return explain(job, result.space, should_stop=should_stop)
@@ -260,7 +260,7 @@ def _best_of(job: Job, seed: int) -> Evaluation | None:
 def _tracked(
     job: Job, seed: int, tracking_uri: str | None, experiment: str, progress: Report
 ) -> Iterator[StudyTracker]:
-    """Inside it there is the MLflow run of a study, with what was asked; it is ended however that goes."""
+    """Context with the MLflow run of a study and its settings; the run is ended in any case."""
     progress(Progress(stage="opening the MLflow store", num_done=0, num_total=None))
     try:
         opened = StudyTracker.open(

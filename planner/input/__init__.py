@@ -1,1 +1,1 @@
-"""What did a user give us, and is it what we asked for? Files, plans and arguments, with all problems at once."""
+"""What did the user provide, and is it valid? Files, plans and arguments, with all problems reported at once."""

@@ -1,4 +1,4 @@
-"""Has a Python program given a job that can be answered? A `Job` whose values keep their rules, or else one error."""
+"""Has a Python program passed a valid job? A `Job` whose values keep their rules, or else one error."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from simulator.domain.job import Job
 
 
 def check_job(job: object) -> None:
-    """Raises `InputError` for what is no `Job`, such as the path of a job file."""
+    """Raises `InputError` for anything but a `Job`, such as the path of a job file."""
     check_kind(job, "job", Job, "must be a Job, such as load_job returns")
 
 
 def checked_job(job: Job, seed: int) -> Job:
-    """The job as its own types read it, since `model_copy` checks nothing.
+    """Returns the job validated by its own types, since `model_copy` checks nothing.
 
     Raises:
         InputError: a value breaks a rule of its field.

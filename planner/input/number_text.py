@@ -9,14 +9,14 @@ from planner.text.human import typed
 from simulator.units import GIGA, KILO, MEGA, TERA
 
 SUFFIXES = {"k": KILO, "m": MEGA, "b": GIGA, "g": GIGA, "t": TERA}
-"""Decimal, in either case."""
+"""Decimal multipliers, in upper or lower case."""
 _NUMBER = re.compile(r"\$?\s*([0-9.,]+(?:e[+-]?[0-9]+)?)\s*([kmbgt]?)", re.IGNORECASE | re.ASCII)
 _THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?", re.ASCII)
 """Commas between groups of three digits; one comma elsewhere is a decimal point."""
 
 
 def number_in_words(text: str) -> float | None:
-    """Returns `2T` as 2e12, `None` for what is no such number.
+    """Returns `2T` as 2e12, `None` if the text is not such a number.
 
     Example:
         >>> number_in_words("2T"), number_in_words("$4,000,000"), number_in_words("2,6"), number_in_words("3 MW")
@@ -30,18 +30,18 @@ def number_in_words(text: str) -> float | None:
 
 
 def _with_point(digits: str) -> str:
-    """Returns the digits of a number without commas; those that group and point at once stay, and are no number."""
+    """Returns the digits of a number without commas; commas used both for grouping and as a point stay, and are no number."""
     if _THOUSANDS.fullmatch(digits):
         return digits.replace(",", "")
     return digits.replace(",", ".") if "." not in digits else digits
 
 
 def way_out(value: object, *, is_whole: bool = False) -> str:
-    """Returns what to write in the place of a text that stands for a number: `; write 2e12`, empty for other values.
+    """Returns what to write instead of a text that means a number: `; write 2e12`; empty for other values.
 
     Args:
         value: what was given.
-        is_whole: whether only a whole number will do.
+        is_whole: whether it must be a whole number.
     """
     number = number_in_words(value[:60]) if isinstance(value, str) else None
     if number is None or not math.isfinite(number) or (is_whole and not number.is_integer()):

@@ -1,4 +1,4 @@
-"""May a file of ours be written there, and what is said where it cannot? Never over somebody else's."""
+"""May capplan write a file there, and what if it cannot? It never replaces a file that it did not write."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from simulator.argument_names import Argument
 from simulator.errors import InputError, Problem, unwritten
 
 OUTPUT = Argument("output")
-"""By which most files and folders are named."""
+"""The argument that names most files and folders."""
 
 
 def check_own_file(path: Path, what: str, option: str, is_own: Callable[[Path], bool]) -> None:
-    """Raises `InputError` where a file cannot be written, or would replace something else than an older one of its kind.
+    """Raises `InputError` if a file cannot be written, or would replace anything but an older file of its kind.
 
     Args:
         path: the file.
         what: its kind, such as `report`.
-        option: by which it was named.
-        is_own: says of a file that is there whether it is of that kind.
+        option: option that named it.
+        is_own: tells whether an existing file is of that kind.
     """
     with naming_unwritable(path, option):  # such as a name that is too long
         if rule := _broken_rule(path, what, is_own):
@@ -30,7 +30,7 @@ def check_own_file(path: Path, what: str, option: str, is_own: Callable[[Path], 
 
 @contextmanager
 def naming_unwritable(path: Path, option: str) -> Iterator[None]:
-    """Raises `InputError` with the option and the file where writing it fails, such as on a full disk."""
+    """Raises `InputError` with the option and the file if writing fails, for example on a full disk."""
     try:
         yield
     except OSError as error:
@@ -39,7 +39,7 @@ def naming_unwritable(path: Path, option: str) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, option: str) -> Iterator[Path]:
-    """Yields the place of a draft, which becomes the file as a whole; raises as `naming_unwritable` does."""
+    """Yields the path of a draft that replaces the file as a whole; raises as `naming_unwritable` does."""
     draft = path.with_name(f".{path.name}.partial")
     try:
         with naming_unwritable(path, option):
@@ -52,9 +52,9 @@ def replacing(path: Path, option: str) -> Iterator[Path]:
 
 @contextmanager
 def filling(folder: Path, option: str) -> Iterator[Path]:
-    """Yields a draft of a folder, whose files are put into the folder together; raises as `naming_unwritable` does.
+    """Yields a draft folder, whose files are moved to the folder together; raises as `naming_unwritable` does.
 
-    Whatever is raised meanwhile leaves nothing behind: the folder and those above it are made in the end, where they lack.
+    An exception leaves nothing behind: missing folders are created only at the end.
     """
     with naming_unwritable(folder, option):
         place = next(above for above in (folder, *folder.parents) if above.exists())
@@ -78,7 +78,7 @@ def _broken_rule(path: Path, what: str, is_own: Callable[[Path], bool]) -> str:
     if path.exists() and not (path.is_file() and is_own(path)):
         return f"exists and is no {what} of capplan: choose another name"
     try:
-        with TemporaryFile(dir=path.parent):  # permissions alone do not tell whether a folder takes files
+        with TemporaryFile(dir=path.parent):  # permissions alone do not show whether a folder is writable
             return ""
     except OSError as error:
         return f"the folder {path.parent} cannot be written to: {error.strerror or error}"

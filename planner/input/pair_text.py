@@ -1,4 +1,4 @@
-"""What does an argument such as `graph=ring,gap=5` say? Its values by key, with a reason for each that cannot be read."""
+"""What does an argument such as `graph=ring,gap=5` mean? Its values by key, with an error for each that cannot be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Pairs:
     """The values of an argument, by key."""
 
     argument: Argument
-    """Such as `hop`."""
+    """The argument, such as `hop`."""
     values: Mapping[str, str]
 
     def text(self, key: str, default: str) -> str:
@@ -24,7 +24,7 @@ class Pairs:
         return self.values.get(key, default)
 
     def whole(self, key: str, default: int, *, least: int, most: int) -> int:
-        """Returns a whole number; raises `InputError` where it is none, or out of range."""
+        """Returns a whole number; raises `InputError` if it is not one, or is out of range."""
         text = self.values.get(key)
         if text is None:
             return default
@@ -33,7 +33,7 @@ class Pairs:
         return int(text)
 
     def number(self, key: str, default: float, *, least: float, most: float) -> float:
-        """Returns a number; raises `InputError` where it is none, or out of range."""
+        """Returns a number; raises `InputError` if it is not one, or is out of range."""
         text = self.values.get(key)
         if text is None:
             return default
@@ -52,7 +52,7 @@ class Pairs:
 
 
 def read_pairs(argument: Argument, text: str, known: tuple[str, ...]) -> Pairs:
-    """Returns what `KEY=VALUE,KEY=VALUE` says; nothing for empty text.
+    """Returns the pairs of `KEY=VALUE,KEY=VALUE`; none for empty text.
 
     Raises:
         InputError: a key is unknown, has no value or comes twice.

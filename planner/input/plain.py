@@ -1,4 +1,4 @@
-"""Are these plain values? A document of text, finite numbers, lists and mappings, copied first."""
+"""Does a document have only plain values? Text, finite numbers, lists and mappings, as a copy."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LARGEST_INTEGER = 2**63 - 1
 
 
 def plain_copy(document: Mapping[str, object], findings: Findings) -> dict[str, object]:
-    """Returns a copy with plain values only; what cannot stand in a document is reported and becomes `None`.
+    """Returns a copy with plain values only; values that a document cannot have are reported and become `None`.
 
-    Records pass as they are, so that Python callers may give them. Truth values become the words `true` and
-    `false`: validation takes words for a truth value, but never for a number, where `True` would pass for 1.
+    Records pass unchanged, so that Python callers may use them. Booleans become the words `true` and `false`: validation
+    accepts these words as booleans but never as numbers, whereas `True` would pass as 1.
     """
     copy: dict[str, object] = _plain_mapping(document, (), findings)
     return copy
@@ -62,7 +62,7 @@ def _plain_number(value: Real, location: Location, findings: Findings) -> float 
     except OverflowError:
         number = math.inf
     if math.isfinite(number):
-        # -0.0 is equal to 0.0, but its text is another, and so would be the hash of the job.
+        # -0.0 equals 0.0, but its text differs, and so would the hash of the job.
         return number + 0
     findings.add(location, value, "must be a finite number")
     return None

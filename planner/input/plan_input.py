@@ -1,4 +1,4 @@
-"""Which plan does a user mean? Texts and mappings with short forms become a `Plan`, or say why there is none.
+"""Which plan does a user mean? Texts and mappings with short forms become a `Plan` or an error.
 
 tp=4,pp=12,dp=8,mbs=2                   on the command line; what is left out has the default of `Plan`; `plan_text` writes it
 plan.yaml                               the same keys in a file, such as the `plan` of a design in an answer
@@ -24,7 +24,7 @@ from simulator.domain.plan import Plan
 from simulator.errors import InputError, refusal
 
 PLAN = Argument("plan")
-"""By which a plan is given that stands in no file."""
+"""The argument for a plan that is not in a file."""
 SHORT_FORMS = {
     "tp": "tensor_parallel",
     "pp": "pipeline_parallel",
@@ -39,12 +39,12 @@ SHORT_FORMS = {
     "spares": "num_spare_nodes",
 }
 LARGEST_COUNT = 10_000_000
-"""No count of a plan is larger: a hundred times the largest cluster there is."""
+"""Largest count of a plan: a hundred times the largest existing cluster."""
 
 _KEYS = (*Plan.model_fields, *SHORT_FORMS, "accelerator")
 _WORDS = ("accelerator", "pipeline_schedule", "recompute", "precision", "checkpoint_scheme")
 _AMOUNTS = ("checkpoint_interval_s", "power_cap_fraction")
-"""Keys whose values are words, and numbers with a fraction; all others are counts."""
+"""Keys whose values are words, and keys whose values are real numbers; all other values are counts."""
 _SPLIT = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _EMPTY = "is empty: write at least one decision, such as tensor_parallel: 8"
 _PLAN_RULE = 'must be a Plan or a mapping, such as {"tp": 8, "pp": 4, "dp": 16}'
@@ -52,10 +52,10 @@ _Fields = dict[str, object]
 
 
 def read_plan(text: str) -> dict[str, object]:
-    """Returns the keys and values of a plan as written: `key=value` pairs with commas between them, or a file.
+    """Returns the keys and values of a plan as written: comma-separated `key=value` pairs, or a file.
 
     Raises:
-        InputError: the file cannot be read or is no mapping, or a pair is no pair.
+        InputError: the file cannot be read or is not a mapping, or a pair is not `key=value`.
     """
     if text.lower().endswith(FILE_SUFFIXES) or ("=" not in text and _is_file(text)):
         return _from_file(Path(text))
@@ -77,7 +77,7 @@ def read_plan(text: str) -> dict[str, object]:
 
 
 def plan_text(plan: Plan) -> str:
-    """Returns a plan as `read_plan` reads it, to seven digits: the offer, and what differs from the defaults, by short names.
+    """Returns a plan as `read_plan` reads it, with seven digits: the offer and all non-default values, by short names.
 
     Example:
         >>> written = {"offer": 0, "num_gpus": 32, "tensor_parallel": 8, "data_parallel": 4, "zero_stage": 2}
@@ -95,7 +95,7 @@ def plan_text(plan: Plan) -> str:
 def _is_file(text: str) -> bool:
     try:
         return Path(text).is_file()
-    except OSError:  # no name of a file: too long
+    except OSError:  # too long for a file name
         return False
 
 
@@ -124,15 +124,15 @@ def _value(key: str, text: str, findings: Findings) -> object:
 def plan_of(job: Job, written: Plan | Mapping[str, object], *, source: str = PLAN) -> tuple[Plan, int]:
     """Returns the plan that a mapping describes, and the number of accelerators that it asks for.
 
-    The two differ where the degrees do not multiply to `num_gpus`; the plan then has as many as they multiply to.
+    They differ if the product of the degrees is not `num_gpus`; the plan then has that product as its number.
 
     Args:
         job: supplies the offers.
-        written: a plan, or fields of `Plan` or their short forms; `accelerator` may stand for `offer`.
+        written: a plan, or fields of `Plan` or their short forms; `accelerator` may replace `offer`.
         source: where the plan comes from, for error messages.
 
     Raises:
-        InputError: a key is unknown or a value of the wrong type, of which all are in `problems`; or it is no plan at all.
+        InputError: keys are unknown or values have the wrong type (all are in `problems`), or it is not a plan at all.
     """
     check_job(job)
     if not isinstance(written, Plan):
@@ -173,7 +173,7 @@ def _with_full_names(written: Mapping[str, object], findings: Findings) -> _Fiel
 
 
 def _broken_rule(name: str, value: object) -> str:
-    """Returns the rule of capplan's own that a value breaks; those of `Plan` come later."""
+    """Returns the rule that a value breaks, of those that `Plan` itself does not check."""
     if isinstance(value, str) and name not in _WORDS:
         return "must be a number" if name in _AMOUNTS else "must be a whole number"
     is_count = name not in (*_WORDS, *_AMOUNTS)
@@ -183,7 +183,7 @@ def _broken_rule(name: str, value: object) -> str:
 
 
 def _offer(job: Job, fields: _Fields, findings: Findings) -> object:
-    """Returns the position of the offer that is meant; 0 stands in where a problem is reported."""
+    """Returns the position of the offer that is meant; 0 as a placeholder if a problem is reported."""
     names = [offer.accelerator.id for offer in job.offers]
     rule = ""
     if "offer" in fields and "accelerator" in fields:
@@ -205,7 +205,7 @@ def _offer(job: Job, fields: _Fields, findings: Findings) -> object:
 
 
 def _accelerator_rule(name: str, names: Sequence[str]) -> str:
-    """Returns the rule that a name of an accelerator breaks, if any."""
+    """Returns the rule that an accelerator name breaks, if any."""
     if name not in names:
         return f"is not on offer in the job; {nearest(name, tuple(names))}"
     if names.count(name) > 1:
@@ -215,14 +215,14 @@ def _accelerator_rule(name: str, names: Sequence[str]) -> str:
 
 
 def _with_derived_degrees(fields: _Fields) -> int | None:
-    """Fills in what follows from the other counts and returns the accelerators asked for.
+    """Derives missing counts from the others and returns the number of accelerators asked for.
 
-    Where a count is no whole number, which validation reports, nothing follows and `None` is returned.
+    If a count is not a whole number, which validation reports, nothing is derived and `None` is returned.
     """
     split = [_count(fields.get(name, 1)) for name in _SPLIT]
     given = {name: _count(fields[name]) for name in ("num_gpus", "data_parallel") if name in fields}
     if None in split or None in given.values():
-        # Any number will do for what is missing: the problem that is reported is another one.
+        # Any number will do for the missing count: another problem is reported.
         fields.setdefault("num_gpus", 1)
         return None
     num_gpus = given.get("num_gpus")
@@ -236,6 +236,6 @@ def _product(fields: _Fields) -> int:
 
 
 def _count(value: object) -> int | None:
-    """Returns a positive whole number, also where it is written as `8.0`; otherwise `None`."""
+    """Returns a positive whole number, which may be written as `8.0`; otherwise `None`."""
     is_whole = isinstance(value, (int, float)) and value >= 1 and float(value).is_integer()
     return int(value) if is_whole and isinstance(value, (int, float)) else None

@@ -1,4 +1,4 @@
-"""Which rules does a user's file break, and where? Problems in the user's own words, all of them at once."""
+"""Which rules does a user's file break, and where? Problems in the user's own terms, all of them at once."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ _RULES = {
     "literal_error": "must be {expected}",
     "value_error": "{error}",
 }
-"""Rules by pydantic's name of the error, with the fields of its context."""
+"""Rules by pydantic's error type, with the fields of its context."""
 
 _UNREADABLE = ("float_parsing", "int_parsing")
-"""Texts that are no numbers."""
+"""Errors of texts that are not numbers."""
 
 ModelAt = Callable[[Location], type[Record] | None]
-"""Gives the type of the mapping at a place of a document, `None` where no record stands."""
+"""Returns the type of the mapping at a place in a document, `None` if there is no record."""
 
 
 class Findings:
     """Collects the problems of one file. A problem of a field hides those that only follow from it.
 
     Args:
-        model_at: knows the fields of the file, which are named where one is unknown or missing; left out: a job's.
+        model_at: knows the fields of the file, which messages list if one is unknown or missing; by default a job's.
     """
 
     def __init__(self, model_at: ModelAt = model_at) -> None:
@@ -77,19 +77,19 @@ class Findings:
         self.hide(location)
 
     def hide(self, location: Location) -> None:
-        """Keeps what validation finds at a place and below it out of the report."""
+        """Keeps findings of validation at or below a place out of the report."""
         self._hidden.add(location)
 
     def is_hidden(self, location: Location) -> bool:
-        """Returns whether a problem was reported, or hidden, at a place or above it."""
+        """Returns whether a problem was reported or hidden at or above a place."""
         return any(location[: len(hidden)] == hidden for hidden in self._hidden)
 
     def rename(self, resolved: Location, written: Location) -> None:
-        """Reports what is found at a resolved place under the place where the user wrote it."""
+        """Reports findings at a resolved place under the place where the user wrote it."""
         self._written[resolved] = written
 
     def add_validation(self, error: ValidationError) -> None:
-        """Reports what pydantic found, rewritten into the rules of this module."""
+        """Reports pydantic's findings, rewritten as the rules of this module."""
         for detail in _unknown_first(error.errors(include_url=False)):
             location = tuple(step for step in detail["loc"] if step != "[key]")
             written = self._as_written(location)
@@ -98,7 +98,7 @@ class Findings:
                 self._append(written, _shown_input(detail), _rule(detail, location, self._model_at))
 
     def _follows_from_a_field(self, detail: ErrorDetails, location: Location) -> bool:
-        """Returns whether a rule about the fields of a record met one of them as left out because it was refused."""
+        """Returns whether a rule on the fields of a record failed only because one of them was refused and thus missing."""
         return detail["type"] == "value_error" and location in self._with_refused_field
 
     def raise_if_any(self, source: str) -> None:
@@ -108,7 +108,7 @@ class Findings:
 
     def _append(self, location: Location, value: str, rule: str) -> None:
         problem = Problem(path=_path_text(location), value=value, rule=rule)
-        if problem not in self.problems:  # a short form is checked once for each field that it stands for
+        if problem not in self.problems:  # a short form is checked once for each field that it represents
             self.problems.append(problem)
 
     def _as_written(self, location: Location) -> Location:
@@ -119,7 +119,7 @@ class Findings:
 
 
 def _path_text(location: Location) -> str:
-    """Returns a place as users write it: `offers[0].num_gpus.max`; an argument as it is."""
+    """Returns a place as users write it: `offers[0].num_gpus.max`; an argument is returned unchanged."""
     if location and isinstance(location[0], Argument):
         return location[0]
     path = ""
@@ -133,7 +133,7 @@ def _path_text(location: Location) -> str:
 
 
 def shown(value: object, *, limit: int = 60) -> str:
-    """Returns a value on one line of printable characters, shortened; text in quotes, nothing for `None`."""
+    """Returns a value on one line of printable characters, shortened; text is quoted, `None` becomes empty."""
     if value is None:
         return ""
     if isinstance(value, int) and abs(value) >= 10**limit:  # Python refuses to print more than 4,300 digits
@@ -145,19 +145,19 @@ def shown(value: object, *, limit: int = 60) -> str:
 
 
 def nearest(name: str, known: tuple[str, ...]) -> str:
-    """Returns the known names most like a name, or all of them where none is like it."""
+    """Returns the known names most similar to a name, or all of them if none is similar."""
     matches = difflib.get_close_matches(name[:100], known, n=3)
     return f"nearest: {', '.join(matches)}" if matches else f"known: {', '.join(known)}"
 
 
 def _unknown_first(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Returns what was found, in each mapping unknown fields first: one that is misspelt makes others missing."""
+    """Returns the findings with unknown fields first in each mapping, because a misspelt field makes another one missing."""
     first = {detail["loc"][:-1]: place for place, detail in reversed([*enumerate(details)])}
     return sorted(details, key=lambda each: (first[each["loc"][:-1]], each["type"] != "extra_forbidden"))
 
 
 def _is_follow_up(detail: ErrorDetails) -> bool:
-    """Returns whether a list is called too short only because entries of it have problems of their own."""
+    """Returns whether a list is reported as too short only because some of its entries have problems of their own."""
     return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
 
 
@@ -184,12 +184,12 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
 
 
 def _is_empty_text(detail: ErrorDetails) -> bool:
-    """Returns whether a text may have any length but none."""
+    """Returns whether the problem is an empty text where any other length is allowed."""
     return detail["type"] == "string_too_short" and detail["ctx"]["min_length"] == 1
 
 
 def _mapping_rule(location: Location, model_at: ModelAt) -> str:
-    """Returns what stands in the place of a value that is no mapping: its short form, or the fields."""
+    """Returns what to write instead of a value that is not a mapping: its short form, or the fields."""
     parent, model = model_at(location[:-1]), model_at(location)
     if parent and isinstance(location[-1], str) and form_of(parent, location[-1]):
         return f"must be given as follows{_expected(location, model_at)}"
@@ -197,7 +197,7 @@ def _mapping_rule(location: Location, model_at: ModelAt) -> str:
 
 
 def _expected(location: Location, model_at: ModelAt) -> str:
-    """Returns ': what the field takes' from its form or its description; empty where neither exists."""
+    """Returns ': what the field takes' from its form or its description; empty if neither exists."""
     model, field = model_at(location[:-1]), str(location[-1])
     if model is None:
         return ""

@@ -23,23 +23,23 @@ _KINDS = {
     "a sweep, which `capplan sweep` takes": ("job", "num_gpus"),
     "a fleet, which `capplan purchase` takes": ("jobs", "offers"),
 }
-"""Files of other commands, by two fields that they have to have."""
+"""Files of other commands, by two fields that they must have."""
 
 _Described = TypeVar("_Described", bound=Record)
 
 
 class Filed(Record):
-    """A value with paths of other files, which start where its own file is, however it was called."""
+    """A value with paths to other files, which are relative to its own file, wherever it is read from."""
 
     _folder: Path = PrivateAttr(default_factory=Path)
 
     @property
     def folder(self) -> Path:
-        """Folder of the file that it was read from; without a file the current one."""
+        """Folder of the file from which it was read; the current folder if there is no file."""
         return self._folder
 
     def read_in(self, folder: Path) -> Self:
-        """Returns the same as read from a file of this folder."""
+        """Returns the same value as if read from a file in this folder."""
         twin = self.model_copy()
         twin._folder = folder  # noqa: SLF001 (its own)
         return twin
@@ -54,7 +54,7 @@ def read_record(kind: type[_Filed], path: str | Path, *, least: str) -> _Filed:
     Args:
         kind: type of the value; it has a field `name`.
         path: the file.
-        least: the fields that a file without any is told to have.
+        least: the fields that the error for an empty file asks for.
 
     Raises:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
@@ -69,10 +69,10 @@ def read_mapping(path: str | Path, *, least: str) -> Mapping[str, object]:
 
     Args:
         path: the file.
-        least: the fields that it has to have, of which the first tells it from files of other commands.
+        least: the fields that it must have; the first one distinguishes it from files of other commands.
 
     Raises:
-        InputError: it cannot be read, holds anything else, or what another command takes.
+        InputError: it cannot be read, is not a mapping, or is a file for another command.
     """
     document = read_document(Path(path), least=least)
     if not isinstance(document, Mapping):
@@ -84,14 +84,14 @@ def read_mapping(path: str | Path, *, least: str) -> Mapping[str, object]:
 
 
 def _other_kind(document: Mapping[str, object], least: str) -> str | None:
-    """Returns what a file is that lacks the first field of the wanted ones, `None` where it may be the wanted one."""
+    """Returns what kind of file it is if it lacks the first wanted field, `None` if it may be the wanted kind."""
     if least.partition(",")[0] in document:
         return None
     return next((kind for kind, fields in _KINDS.items() if document.keys() >= set(fields)), None)
 
 
 def name_of(path: str | Path) -> str:
-    """Returns the name that a file lends to what it describes: its own without the suffix, as text that can be kept."""
+    """Returns the default name of what a file describes: the file name without suffix, as storable text."""
     return Path(path).stem.encode("utf-8", "replace").decode()[:LONGEST_NAME]
 
 
@@ -113,7 +113,7 @@ def parse_record(kind: type[_Described], document: Mapping[str, object], *, sour
 def validated(
     kind: type[_Described], fields: Mapping[str, object], findings: Findings, source: str = ""
 ) -> _Described:
-    """Returns the value with these fields; raises with what was found before and what the rules of its type find."""
+    """Returns the value with these fields; raises with earlier findings and those of its type's rules."""
     value = None
     try:
         value = kind.model_validate(fields)

@@ -1,4 +1,4 @@
-"""What may stand where in a job file? The fields of the domain types, and the short forms that files add."""
+"""What may a job file contain, and where? The fields of the domain types, and the short forms that files add."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Location = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """How a field is written in a file, where that differs from the field of the domain type."""
+    """How a field is written in a file if that differs from the field of the domain type."""
 
     model: type[Record]
     """Type that has the field, or that the field is resolved into."""
@@ -31,9 +31,9 @@ class Form:
     written: str
     """What a user may write."""
     default: str = ""
-    """What holds when it is left out; empty: the default of the domain type."""
+    """Value if it is left out; empty: the default of the domain type."""
     meaning: str = ""
-    """Description of a field that exists in files only."""
+    """Description of a field that exists only in files."""
 
 
 _PRICE = "number, or {low, mid, high}"
@@ -196,7 +196,7 @@ FORMS = (
         default="counted from `dies`",
     ),
 )
-"""Every place where a file may say something else than the domain type, in reading order."""
+"""Every place where a file may differ from the domain type, in reading order."""
 
 LONG_FORMS: dict[str, tuple[str, ...]] = {
     "num_gpus": ("min", "max"),
@@ -208,31 +208,31 @@ LONG_FORMS: dict[str, tuple[str, ...]] = {
     "model": ("name",),
     "reliability": ("preset",),
 }
-"""Fields whose single value stands for a mapping with that value under each of these keys."""
+"""Fields whose single value is short for a mapping with that value under each of these keys."""
 ALONE_BESIDE = {"model": ("num_mtp_layers",)}
-"""What alone may stand beside the keys that a single value stands for, where not every field may."""
+"""The only fields allowed in addition to the keys of a single value, where not every field is allowed."""
 
 
 def form_of(model: type[Record], field: str) -> Form | None:
-    """Returns how a field is written, or `None` where files follow the domain type."""
+    """Returns how a field is written, or `None` if files follow the domain type."""
     return next((form for form in FORMS if form.model is model and form.field == field), None)
 
 
 def long_form(field: str, value: object) -> object:
-    """Returns the mapping that a single value of a field stands for; any other value as it is."""
+    """Returns the mapping for which a single value of a field is short; any other value unchanged."""
     if field in LONG_FORMS and isinstance(value, (str, int, float)):
         return dict.fromkeys(LONG_FORMS[field], value)
     return value
 
 
 def known_fields(model: type[Record]) -> tuple[str, ...]:
-    """Returns the fields that a file may give where a value of this type is meant."""
+    """Returns the fields that a file may give for a value of this type."""
     extra = [form.field for form in FORMS if form.model is model and form.field not in model.model_fields]
     return (*model.model_fields, *extra)
 
 
 def is_unset_by_null(model: type[Record], field: str) -> bool:
-    """Returns whether `null` leaves a field out: always, except where it is a value and not the default."""
+    """Returns whether `null` unsets a field: always, unless null is a value of the field and not its default."""
     known = model.model_fields.get(field)
     if known is None:
         return field in known_fields(model)
@@ -240,10 +240,10 @@ def is_unset_by_null(model: type[Record], field: str) -> bool:
 
 
 def model_at(location: Location, root: type[Record] = Job) -> type[Record] | None:
-    """Returns the type of the mapping at a place of a job, or of another type, or `None` where no record stands."""
+    """Returns the type of the mapping at a place in a job, or in another type; `None` if there is no record."""
     model: type[Record] | None = root
     for step in location:
-        if isinstance(step, int):  # the items of a list have the type that the list was found by
+        if isinstance(step, int):  # list items have the type found for the list
             continue
         if model is None or step not in model.model_fields:
             return None

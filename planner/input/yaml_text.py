@@ -1,7 +1,7 @@
-"""What does a file say? Text in YAML, JSON or TOML becomes plain values; nothing in it can run or blow up.
+"""What does a file contain? Text in YAML, JSON or TOML becomes plain values, safely: nothing is executed or expanded.
 
-YAML is read as its version 1.2 core: `2e12` is a number, `NO`, `12:30` and `2024-01-01` are text. Anchors,
-aliases and tags are refused, so the values are never larger than the file; size and depth are bounded.
+YAML is read with the 1.2 core schema: `2e12` is a number; `NO`, `12:30` and `2024-01-01` are text. Anchors, aliases and tags
+are refused, so the values are never larger than the file; size and depth are bounded.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import yaml
 from simulator.errors import InputError, refusal
 
 MAX_FILE_BYTES = 1_000_000
-"""A job with every shape written out takes about 10 kB; the bound keeps a wrong file from taking minutes."""
+"""A job with every shape written out takes about 10 kB; the limit prevents a wrong file from taking minutes."""
 
 MAX_DEPTH = 50
-"""Lists and mappings inside each other; a job needs six."""
+"""Most levels of nested lists and mappings; a job needs six."""
 
 FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
-"""Ends of the names of such files."""
+"""Suffixes of such files."""
 
 JOB_FIELDS = "workload, offers and site"
-"""What a job says at least."""
+"""The least that a job must contain."""
 
 
 def read_document(path: Path, *, least: str = JOB_FIELDS) -> object:
@@ -35,7 +35,7 @@ def read_document(path: Path, *, least: str = JOB_FIELDS) -> object:
 
     Args:
         path: the file.
-        least: the fields that an empty one is told to have.
+        least: the fields that the error for an empty file asks for.
 
     Raises:
         InputError: the file cannot be read, is too large, is not UTF-8 text, is empty or breaks the syntax.
@@ -69,7 +69,7 @@ _OTHER_CODES = (
     ("UTF-32", re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff|\0\0\0|[^\0]\0\0\0", re.DOTALL)),
     ("UTF-16", re.compile(rb"\xff\xfe|\xfe\xff|\0|[^\0]\0", re.DOTALL)),
 )
-"""How a file in another code begins: with its mark, or with the zeros in which a first letter of ASCII is written."""
+"""First bytes of files in other encodings: a byte-order mark, or the zeros around a first ASCII letter."""
 
 
 def _error(rule: str, source: str) -> InputError:
@@ -156,7 +156,7 @@ def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _integer(text: str) -> int | str:
-    """Returns the integer, or its text where it is so long that only the rule of its field can refuse it."""
+    """Returns the integer, or its text if it is so long that only the rule of its field can refuse it."""
     return int(text) if len(text) <= 300 else text
 
 

@@ -1,4 +1,4 @@
-"""How many sequences are a batch that is given in tokens? A number that splits over many replicas."""
+"""How many sequences does a batch given in tokens have? A number that splits over many replicas."""
 
 from __future__ import annotations
 

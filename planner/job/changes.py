@@ -1,6 +1,6 @@
-"""How does a job look with another value of one figure? Changes of single fields, without reading the job anew.
+"""How does a job look with another value of one figure? Changes of single fields, without parsing the job again.
 
-Nothing is validated: whoever changes a job knows which values its fields take.
+Nothing is validated: callers must know which values the fields accept.
 """
 
 from __future__ import annotations

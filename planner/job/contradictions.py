@@ -1,4 +1,4 @@
-"""Which options of a job exclude each other, or do nothing without another one? One problem each, with the way out.
+"""Which options of a job exclude each other, or have no effect without another one? One problem each, with the way out.
 
 Nothing is ignored silently: an option that could not change the answer is refused where the job says it.
 """

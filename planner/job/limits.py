@@ -1,7 +1,7 @@
-"""Can the job be asked at all? Contradictions that no change of layout could resolve.
+"""Can the job be answered at all? Contradictions that no change of layout could resolve.
 
-Limits on money, time and power are no matter of form: whether they leave anything over is proven in the study, which
-also says what would.
+Limits on money, time and power are not checked here. The study proves whether any design meets them, and says what limits
+would work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simulator.errors import Problem
 
 
 def contradictions(job: Job) -> list[Problem]:
-    """Returns every rule that shuts out all designs, and options that exclude each other; none for a job that can be asked."""
+    """Returns every rule that excludes all designs, and options that exclude each other; none for a valid job."""
     return [
         *_partial_nodes(job),
         *_missing_formats(job),

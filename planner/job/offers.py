@@ -1,4 +1,4 @@
-"""What does an offer stand for? Accelerator, node, network and price: its own or the catalogue's."""
+"""What does an offer consist of? Accelerator, node, network and price: its own or the catalogue's."""
 
 from __future__ import annotations
 

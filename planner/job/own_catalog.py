@@ -1,4 +1,4 @@
-"""Which price lists and region files does a job bring along? The user's own figures, or what is wrong with them."""
+"""Which price lists and region files does a job name? The user's own figures, or what is wrong with them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Where do a user's own factors enter a job? In the place of the defaults that the catalogue's factors are.
+"""Where do a user's own factors enter a job? They replace the defaults, which are the catalogue's factors.
 
-What a job says itself stays. Values that are records already, as Python callers may give them, stay as they are.
+Values that the job gives itself take precedence. Values that are already records, as Python callers may pass them, are left
+unchanged.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which figures do the short forms of a job file stand for? Names become catalogue entries, gaps defaults.
+"""Which figures do the short forms of a job file mean? Names become catalogue entries, and gaps become defaults.
 
-What cannot be resolved is reported and left as `None`; the report hides what validation then says about it.
+What cannot be resolved is reported and left as `None`; the report hides the resulting validation errors.
 """
 
 from __future__ import annotations

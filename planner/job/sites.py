@@ -1,4 +1,4 @@
-"""What does a site stand for? A region's figures under the user's own, and profiles from files or a few numbers."""
+"""What does a site consist of? The user's own figures, else those of its region, and profiles from files or a few numbers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Which fields of a job change nothing in its answer, because another one leaves them without effect? One remark names them.
+"""Which fields of a job do not affect its answer, because another field leaves them without effect? One remark names them.
 
-Those of the workload stand in `planner.job.unused_workload`, those of the search in `planner.job.unused_search`, those of
-money, energy and carbon here: prices without anything to buy, factors on what the scope of carbon leaves out, terms of owners
-where nothing has a price to own it at. They are no errors: a price list or a base job serves many jobs. What a job asks for in
-vain is one (`planner.job.contradictions`).
+Fields of the workload are in `planner.job.unused_workload`, those of the search in `planner.job.unused_search`. Fields of
+money, energy and carbon are here: prices with nothing to buy, factors on what the carbon scope leaves out, terms of ownership
+if nothing has a purchase price. They are not errors, because a price list or a base job serves many jobs. Requests that
+cannot have an effect are errors (`planner.job.contradictions`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which settings of the search change nothing, because the algorithm that was chosen does not read them?"""
+"""Which settings of the search have no effect, because the chosen algorithm does not read them?"""
 
 from __future__ import annotations
 

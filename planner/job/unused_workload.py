@@ -1,4 +1,4 @@
-"""Which fields of a workload change nothing, because no layout that may be searched or no other field needs them?"""
+"""Which fields of a workload have no effect, because no layout to be searched and no other field needs them?"""
 
 from __future__ import annotations
 

@@ -61,14 +61,14 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Sending:
-    """A study on its way to MLflow."""
+    """A study that is being sent to MLflow."""
 
     job: Job
     recording: Recording
-    """Takes what the study evaluates, batch by batch."""
+    """Receives what the study evaluates, batch by batch."""
     tracker: StudyTracker
     folder: Path
-    """For the files of the run."""
+    """Folder for the files of the run."""
 
     def finish(self, answer: Recommendation) -> MlflowRecord:
         """Sends the answer and what has not been sent yet, and ends the run.
