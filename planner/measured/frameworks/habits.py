@@ -26,7 +26,7 @@ FULL_OPTIMIZER_BYTES = 12.0
 
 
 MemoryStage = Literal["fullest", "last"]
-"""Whose peak is published: that of the stage which needs most, or of the one that computes the loss."""
+"""Which stage's peak is published: the one that needs most, or the one that computes the loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,21 +34,21 @@ class Habits:
     """What a framework does unless a row says otherwise."""
 
     name: str
-    """How the table of assumptions calls them."""
+    """Name in the table of assumptions."""
     attention: AttentionKernel = "flash"
     copies_shared_heads: bool = False
     kernel_launch: KernelLaunch = "eager"
     has_fused_operators: bool = True
     pads_vocabulary: bool = True
-    """Whether the vocabulary is filled up to a multiple of 128 for every tensor-parallel rank, as Megatron-LM does."""
+    """Whether the vocabulary is padded to a multiple of 128 per tensor-parallel rank, as in Megatron-LM."""
     has_sequence_parallel: bool = True
     overlaps_tensor_comm: bool = False
     overlaps_input_gradients: bool = False
     separate_first_products: SeparateProducts = "none"
     gathers_cast_inputs: bool = True
-    """As Transformer Engine, which those that are unknown are taken to use."""
+    """By default as in Transformer Engine, which unknown frameworks are assumed to use."""
     gathers_tensor_scaled_inputs: bool = False
-    """Whether inputs and weights in 8 bits with one scale for the tensor are gathered so where others are not."""
+    """Whether 8-bit inputs and weights are gathered in 8 bits if they have one scale per tensor, but not otherwise."""
     gathers_cast_weights: bool = False
     overlaps_gradient_sync: bool = True
     overlaps_parameter_gather: bool | None = None
@@ -66,17 +66,17 @@ class Habits:
     pipeline_added_gradient_bytes: float | None = None
     """The same in a pipeline in bf16; left out: as otherwise."""
     hides_gradients_in_pipeline: bool = True
-    """Whether gradients may hide behind the backward pass in a pipeline, too."""
+    """Whether gradient reduction may also hide behind the backward pass in a pipeline."""
     checkpoints_norms: bool = False
     measures_accuracy: bool = False
     zero_stage: int = 1
     pipeline_zero_stage: int | None = None
-    """The stage that full sharding comes to in a pipeline, whose stages keep gathered weights: 2, or 1 where gradients are
-    reduced once, behind the last backward pass; left out: full sharding."""
+    """The ZeRO stage that full sharding amounts to in a pipeline whose stages keep gathered weights: 2, or 1 if gradients are
+    reduced once, after the last backward pass; if omitted, full sharding."""
     selective_recompute: SelectiveRecompute = "attention"
     logit_bytes: int = 6
     split_logit_bytes: int | None = None
-    """The same where tensor-parallel ranks share out the vocabulary; left out: as otherwise."""
+    """The same if tensor-parallel ranks split the vocabulary; if omitted, no different."""
     sync_buffer_bytes: float = 0.0
     optimizer_bytes: float = FULL_OPTIMIZER_BYTES
     splits_masters: bool = False
@@ -91,24 +91,24 @@ class Habits:
     weight_prefetch: WeightPrefetch = "both"
     regathers_weights: bool = False
     offloads_gradients: bool = False
-    """Whether gradients follow optimizer states into main memory."""
+    """Whether gradients are offloaded together with optimizer states."""
     sharded_copies: ShardedCopies = "none"
     keeps_stage_outputs: bool = False
     frees_stage_inputs: bool = False
     joins_logits: bool = False
     chunk_layers: int | None = None
-    """Layers of the chunks of its interleaved schedules, embedding and output layer counting as one each; left out: its
-    pipelines are not taken to be interleaved."""
+    """Layers per chunk of its interleaved schedules, where embedding and output layer count as one each; if omitted, its
+    pipelines are assumed not to be interleaved."""
     picks_chunks: bool = False
-    """Whether its users interleave their pipelines in as many chunks as are fastest, and do not always say so."""
+    """Whether its users choose the fastest number of interleaved chunks, and do not always state it."""
     recomputes_all: bool = False
-    """Whether a switch has all layers computed again, or none."""
+    """Whether recomputation is a switch for all layers or none."""
     expert_dispatch: ExpertDispatch = "all_to_all"
     dispatch_across_nodes: ExpertDispatch | None = None
-    """The same where the ranks of experts span several nodes; left out: no other."""
+    """The same if expert-parallel ranks span several nodes; if omitted, no different."""
     expert_products: ExpertProducts = "grouped"
     overlaps_far_experts: bool = False
-    """Whether the traffic of experts is hidden where their ranks span several link domains."""
+    """Whether expert traffic is hidden if expert-parallel ranks span several link domains."""
     pads_to_capacity: bool = False
     """Whether experts that drop tokens take inputs padded to their capacity, by all-to-alls (`apply_moe_token_drop`)."""
     overlaps_shared_experts: bool = False
@@ -116,10 +116,10 @@ class Habits:
     predicting_models: str = ""
     """Names of models, as a regular expression, whose recipes train one module of multi-token prediction."""
     expert_schedule: Schedule | None = None
-    """Order of the pipelines of mixtures of experts; left out: 1F1B."""
+    """Pipeline schedule for mixtures of experts; if omitted, 1F1B."""
     fp8_recipe: CastRecipe | None = None
     context_exchange: ContextExchange = "ring"
     memory_kind: MemoryKind = "allocated"
-    """What its users publish as peak memory."""
+    """Kind of peak memory that its users publish."""
     memory_stage: MemoryStage = "fullest"
-    """Of which stage of a pipeline they publish it."""
+    """Pipeline stage whose peak they publish."""

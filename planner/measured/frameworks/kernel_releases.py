@@ -63,14 +63,14 @@ _USUAL_YEAR = 2022
 
 
 def separate_kernels(name: str, sequence_length: int) -> AttentionKernel:
-    """Returns which separate kernels a release has where it runs no fused attention."""
+    """Returns which separate kernels a release uses if it does not run fused attention."""
     year = release_year(name) or _USUAL_YEAR
     longest = next((tokens for last, tokens in _LONGEST_FUSED_SOFTMAX if year <= last), _LONGEST_SINCE)
     return "eager" if sequence_length > longest else "unfused"
 
 
 def attention_kernel(habit: AttentionKernel, family: str, name: str, precision: str) -> AttentionKernel:
-    """Returns the kernel that a habit comes to on an architecture in a release.
+    """Returns the kernel that a habit means on an architecture with a release.
 
     On Blackwell PyTorch's attention is cuDNN's (pull request 1196 of torchtitan, 162073 of PyTorch), on AMD
     always its own. On V100 it is that of PyTorch, if of a year that has one, and else separate kernels.
@@ -89,7 +89,7 @@ def attention_kernel(habit: AttentionKernel, family: str, name: str, precision: 
 
 
 def has_flash_on_request(name: str, precision: str) -> bool:
-    """Returns whether a release takes fused attention on request only, so that its kernel is open where nobody says."""
+    """Returns whether a release uses fused attention only on request, so that its kernel is open if nobody states it."""
     is_released_so = release_year(name) == FLASH_ON_REQUEST_YEAR
     return is_released_so and precision != "fp8" and bool(re.search(FLASH_ON_REQUEST, name))
 

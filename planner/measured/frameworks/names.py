@@ -30,7 +30,7 @@ _PLAIN_PYTORCH = re.compile(
     r"((native|plain|vanilla) )?(py)?torch( v?\d[\d.]*)?( native| distributed)?", re.IGNORECASE
 )
 VTRAIN_NODE = 8
-"""Accelerators of a node of vTrain's."""
+"""Accelerators per node in vTrain's runs."""
 
 
 def spelt(name: str) -> str:
@@ -41,7 +41,7 @@ def spelt(name: str) -> str:
 
 
 def of_vtrain(framework: str, source: str, num_gpus: int | None) -> str:
-    """Returns what ran a step that vTrain published, by its name or its source; empty for the steps of others.
+    """Returns the software of a step that vTrain published, by its name or its source; empty for the steps of others.
 
     Its iterations on several nodes ran in Megatron-DeepSpeed and those of one node are its own model's, whatever a table
     calls them.
@@ -59,15 +59,15 @@ def shards_by_itself(framework: str) -> bool:
 
 
 def is_torchtitan(framework: str) -> bool:
-    """Returns whether a run is one of torchtitan, perhaps below another name."""
+    """Returns whether a run used torchtitan, possibly under another name."""
     return "torchtitan" in framework.lower()
 
 
 def is_automodel(framework: str) -> bool:
-    """Returns whether a run is one of NeMo Automodel."""
+    """Returns whether a run used NeMo Automodel."""
     return "automodel" in framework.lower()
 
 
 def is_maxtext(framework: str) -> bool:
-    """Returns whether a run is one of MaxText."""
+    """Returns whether a run used MaxText."""
     return "maxtext" in framework.lower()

@@ -27,7 +27,7 @@ class _Numbered:
     """Releases and their months, each the first of those until the next: of every year, and where habits changed within one."""
 
     def month(self, name: str) -> Month | None:
-        """Returns when the release that a name tells, in lower case, came out; `None` where it tells none."""
+        """Returns the publication month of the release stated in a lower-case name; `None` if it states none."""
         found = re.search(f"(?:{self.words}){_NUMBER}", name)
         if not found:
             return None
@@ -117,7 +117,7 @@ no release."""
 
 
 def numbered_month(name: str) -> Month | None:
-    """Returns when the release that a name tells by its number came out, the latest of several; `None` where it tells none."""
+    """Returns the publication month of the release number in a name, the latest of several; `None` if there is none."""
     name = name.lower()
     found = [month for numbered in _NUMBERED if (month := numbered.month(name))]
     if found:

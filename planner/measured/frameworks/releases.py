@@ -29,7 +29,7 @@ _ARXIV = re.compile(r"(?<![\d.])(1[6-9]|2\d)(?:0[1-9]|1[0-2])\.\d{5}(?!\d)")
 
 
 def release_year(name: str) -> int | None:
-    """Returns the year of a release, the latest date that a name tells, else that of its number; `None` where it tells none."""
+    """Returns the year of a release: the latest date in a name, or else that of its number; `None` if it has neither."""
     years = [int(year) for year in _YEAR.findall(name)] + [year for year, _ in _told_months(name)]
     if not years and (month := numbered_month(name)):
         return month[0]
@@ -37,11 +37,11 @@ def release_year(name: str) -> int | None:
 
 
 def published_year(source: str, reference: str) -> int | None:
-    """Returns the year in which measurements were published, which a release is taken to be of where its name tells none.
+    """Returns the year in which measurements were published, which is assumed for releases whose name states none.
 
     Args:
-        source: name of the publication, whose years and releases count; the first of several.
-        reference: where it is found; counts where the source tells no year: preprints of arXiv, else a year.
+        source: name of the publication; the first of its years and releases counts.
+        reference: where it is found; used if the source states no year: an arXiv preprint's year, or else any year.
     """
     years = [int(year) for year in _YEAR.findall(source)]
     years += [2000 + int(year) for year in _ABBREVIATED_YEAR.findall(source) + _ARXIV.findall(source)]
@@ -51,7 +51,7 @@ def published_year(source: str, reference: str) -> int | None:
 
 
 def exact_month(name: str) -> Month | None:
-    """Returns year and month of a release; `None` where a name tells the year alone or nothing."""
+    """Returns year and month of a release; `None` if a name states only the year, or nothing."""
     if months := _told_months(name):
         return max(months)
     month = numbered_month(name)
@@ -59,7 +59,7 @@ def exact_month(name: str) -> Month | None:
 
 
 def release_month(name: str) -> Month | None:
-    """Returns the same, but December where a name tells the year alone."""
+    """Returns the same, but December if a name states only the year."""
     year = release_year(name)
     return exact_month(name) or (None if year is None else (year, 12))
 

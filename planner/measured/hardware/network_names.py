@@ -94,7 +94,7 @@ _DOMAIN = re.compile(r"NVL(\d{1,6})\b", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """What a description says of the links; empty where it says nothing."""
+    """What a description says about the links; empty if it says nothing."""
 
     fabric: str
     """Catalogue name of the network between nodes."""
@@ -105,20 +105,20 @@ class Network:
     link_domain_size: int | None
     """Accelerators that share the scale-up link."""
     names_scale_up: bool
-    """Whether the scale-up link is named, which is all that a run within its domain uses."""
+    """Whether the scale-up link is named, the only one that a run within its domain uses."""
     is_understood: bool
-    """Whether anything of the description is."""
+    """Whether anything in the description is understood."""
     remark: str = ""
-    """What is taken for the description, or left out of it, that it does not say itself."""
+    """What is assumed beyond the description, or left out of it."""
 
 
 def network_of(description: str, accelerator: str, *, gpus_per_node: int | None = None) -> Network:
-    """Returns what a free description says of the links.
+    """Returns what a free-text description says about the links.
 
     Args:
         description: such as `NVLink3 node + 8x200G HDR InfiniBand`.
         accelerator: catalogue name.
-        gpus_per_node: accelerators of a node; left out: those of the usual node.
+        gpus_per_node: accelerators per node; if omitted, those of the usual node.
 
     Raises:
         InputError: the accelerator has no link domain of the named size.

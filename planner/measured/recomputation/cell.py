@@ -38,15 +38,15 @@ _EITHER = re.compile(
     r"(none|no|off|false)\s*(/|,|;|or\b|and\b)\s*(full|selective|yes|on|true)"
     r"|(full|selective|yes|on|true)\s*(/|,|;|or\b|and\b)\s*(none|no|off|false)"
 )
-"""Cells of which nobody can tell what they mean."""
+"""Cells whose meaning cannot be determined."""
 _ASKS_NOTES = re.compile(
     r"(selective|sel|partial|some)( (activation )?(recompute|recomputation|(activation )?checkpointing))?"
 )
-"""Cells that leave it to the notes which modules are computed again."""
+"""Cells that leave it to the notes which modules are recomputed."""
 _OFFLOADED = re.compile(
     r"[,;+ ]*(?:cpu[- ]?)?(?:activations?[- ])?offload\w*[^\d,;+]{0,24}\d+ ?layers(?: to cpu)?"
 )
-"""Layers that wait in main memory, and are not computed again: `CPU offload 20 layers`."""
+"""Layers that are offloaded to main memory, not recomputed: `CPU offload 20 layers`."""
 _SOME = re.compile(r"\bpartial|^some\b")
 _POLICIES: tuple[tuple[str, tuple[RecomputeModule, ...]], ...] = (
     (r"save_dot\w*except_mlp|save_(qkv|out)_proj|(qkv|out)_proj\w*[ _-]offload", ("core_attn", "mlp")),
@@ -64,15 +64,15 @@ _FULL = re.compile(
 
 
 def recomputed(written: str, notes: str) -> Recomputed | None:
-    """Returns what a cell and the notes mean; `None` where the cell says nothing.
+    """Returns what a cell and the notes mean; `None` if the cell says nothing.
 
-    Layers that are counted are the first ones of a chunk, as in Megatron's `block`; those of `full` recomputation without that
-    word are groups of so many, as in its `uniform`.
+    A number of layers means the first ones of a chunk, as in Megatron's `block`. For `full` recomputation without that word, it
+    is the size of groups of layers, as in Megatron's `uniform`.
 
-    Words that mean nothing here are taken as none, and are not understood.
+    Unknown words are taken to mean none, and count as not understood.
 
     Raises:
-        InputError: the cell says none and some in one.
+        InputError: the cell says both none and some.
     """
     text = written.lower()
     asks_notes = text in NOTHING_SAID or _ASKS_NOTES.fullmatch(text)

@@ -50,9 +50,9 @@ PyTorch's FlexAttention comes near FlashAttention-2: 90 % of its speed forward, 
 
 
 def told_kernel(told: Told, habit: AttentionKernel, family: str, precision: str) -> AttentionKernel:
-    """Returns the kernel that a row tells, or the habit of its framework, which is open where that says too little.
+    """Returns the kernel that a row states, or the habit of its framework, which is open if the framework says too little.
 
-    A release without fused attention that is only guessed does not stand in for sequences that its kernels did not reach.
+    A guessed release without fused attention is not assumed for sequences longer than its kernels supported.
     """
     written = told.text(_COLUMN).lower()
     if named := next((kernel for kernel in get_args(AttentionKernel) if kernel == written), None):
@@ -75,7 +75,7 @@ class _Reader:
         self.year = release_year(self.framework)
 
     def of_words(self, written: str, precision: str) -> AttentionKernel:
-        """Returns the kernel that a column of its own names in words, or else notes and framework, or else the habit."""
+        """Returns the kernel named in its own column, or else in notes or framework, or else the habit."""
         if written not in NOTHING_SAID:
             if found := self.kernel(_COLUMN, written):
                 return found
@@ -87,7 +87,7 @@ class _Reader:
         return self.told.default(_COLUMN, self.habit) if is_open else self.habit
 
     def kernel(self, column: str, text: str) -> AttentionKernel | None:
-        """Returns the kernel that a text names, the newest where it names several, which is told."""
+        """Returns the kernel that a text names; if it names several, the newest, with a remark."""
         found = list(dict.fromkeys(kernel for words, kernel in _NAMED if affirmed(words, text)))
         if len(found) > 1:
             self.told.remark(column, f"name the attention kernels {', '.join(found)}; taken as {found[0]}")

@@ -75,19 +75,19 @@ _NEMO_PROPER = r"^(?!.*automodel).*(nemo|megatron-?bridge)"
 
 @dataclass(frozen=True, kw_only=True)
 class _Framework:
-    """Habits of a framework, by what its name contains and when the release that it tells came out."""
+    """Habits of a framework, by what its name contains and when the stated release came out."""
 
     words: str
     habits: Habits
     early: Habits | None = None
-    """Those of releases until `last_early_year`; where a name has no date, of architectures up to 2022."""
+    """Habits of releases until `last_early_year`; for a name without a date, on architectures up to 2022."""
     last_early_year: int = 2022
     on_old_families: Habits | None = None
-    """Those of the same release on architectures up to 2022."""
+    """Habits of the same release on architectures up to 2022."""
     first: Month | None = None
-    """Month before which no release has them, nor one without a date."""
+    """Month before which no release has these habits; nor does one without a date."""
     last: Month | None = None
-    """Month behind which no release has them, nor one without a date."""
+    """Month after which no release has these habits; nor does one without a date."""
     needs_release: bool = False
     """Whether releases before the usual ones had other habits."""
 
@@ -144,14 +144,14 @@ _FRAMEWORKS = (
     _Framework(words=f"{_SHARDING_OF_ANY}|{_HUGGING_FACE}", habits=SHARDED),
     _Framework(words=r"^meta[\s(]*(internal|in-?house)\)?( \(\d+\))?$|^meta.*llama.?3", habits=META),
 )
-"""Frameworks in the order in which their names are looked for; the first that fits counts."""
+"""Frameworks in the order in which their names are looked for; the first match counts."""
 
 
 def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: bool = False) -> Habits:
     """Returns the habits of a framework on an architecture (`Accelerator.family`) in a number format.
 
     Args:
-        framework: its name, perhaps with a release; FSDP and stages of ZeRO in it hold where nothing else is said.
+        framework: its name, possibly with a release; FSDP and ZeRO stages in it apply if nothing else is stated.
         family: architecture of the accelerators.
         precision: number format of the products.
         is_fully_sharded: whether a run is known to shard weights, too (ZeRO stage 3).
@@ -208,9 +208,9 @@ def _in_format(habits: Habits, precision: str) -> Habits:
 
 
 def in_pipeline(habits: Habits) -> Habits:
-    """Returns the habits of a framework where the model is split over a pipeline.
+    """Returns the habits of a framework if the model is split over a pipeline.
 
-    What PyTorch reduces behind the last backward pass of a stage, nothing of that stage hides: its final callback waits.
+    What PyTorch reduces after the last backward pass of a stage is not hidden by that stage: its final callback waits.
     """
     stage = habits.pipeline_zero_stage
     if stage is None:
@@ -231,12 +231,12 @@ def reducing_in_pipeline(habits: Habits) -> Habits:
 
 
 def outside_pipeline(habits: Habits) -> Habits:
-    """Returns the habits of a framework where no pipeline splits the model: only DeepSpeed's pipelines are known to wait."""
+    """Returns the habits of a framework without a pipeline: only DeepSpeed's pipelines are known to wait."""
     return replace(habits, kernel_launch="eager-2022") if habits.kernel_launch == "blocking-2022" else habits
 
 
 def tells_habits(framework: str) -> bool:
-    """Returns whether a name says enough: that of a framework which is known, with a release where habits changed."""
+    """Returns whether a name says enough: a known framework, with a release if its habits changed."""
     name = framework.lower()
     found = _framework(name)
     is_dated = release_year(name) is not None
@@ -262,7 +262,7 @@ def _framework(name: str) -> _Framework | None:
 
 
 def _is_dated(framework: _Framework, month: Month | None) -> bool:
-    """Returns whether a release is none before the first and behind the last that have the habits."""
+    """Returns whether a release is neither before the first nor after the last with the habits."""
     if month is None:
         return framework.first is None and framework.last is None
     return (framework.first or month) <= month <= (framework.last or month)

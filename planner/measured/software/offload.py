@@ -40,9 +40,9 @@ def activation_offload_fraction(told: Told, num_layers: int) -> float | None:
 
 
 def leaves_memory_open(told: Told) -> bool:
-    """Returns whether a row says that activations wait in main memory, but not of how many layers.
+    """Returns whether a row says that activations are offloaded to main memory, but not for how many layers.
 
-    What is computed again has to be told, as otherwise what has room is chosen for it.
+    The recomputation must be stated, since otherwise one that fits is chosen.
     """
     return bool(_unread_column(told)) and "recompute" not in told.assumed
 
@@ -52,7 +52,7 @@ def _verdict(told: Told) -> str:
 
 
 def _unread_column(told: Told) -> str:
-    """Returns the column that says so; empty where none does, or layers are counted."""
+    """Returns the column that says so; empty if none does, or if layers are counted."""
     notes, cell = told.text("notes"), told.text("recompute")
     if offloaded_layers(notes) or offloaded_layers(cell):
         return ""
@@ -62,13 +62,13 @@ def _unread_column(told: Told) -> str:
 
 
 def offloads_optimizer(told: Told) -> bool:
-    """Returns whether a row says that states of the optimizer wait in main memory."""
+    """Returns whether a row says that optimizer states are offloaded to main memory."""
     written, notes = told.text(COLUMN), told.text("notes")
     return bool(affirmed(_OFFLOADED_OPTIMIZER, f"{written}; {notes}")) or _names_scheme(written, notes)
 
 
 def optimizer_offload_fraction(told: Told) -> float | None:
-    """Returns the part of the optimizer's states that waits in main memory, all unless it is told; `None` where none does."""
+    """Returns the share of optimizer states that is offloaded, by default all of them; `None` if none is."""
     written, notes = told.text(COLUMN), told.text("notes")
     if offloads_optimizer(told):
         return _share(f"{written}; {notes}")
@@ -86,14 +86,14 @@ def _share(said: str) -> float:
 
 
 def _names_scheme(written: str, notes: str) -> bool:
-    """Returns whether a row says ZeRO-Offload, which keeps an optimizer's states in main memory.
+    """Returns whether a row names ZeRO-Offload, which keeps optimizer states in main memory.
 
-    Notes of a run whose cell says that nothing is sharded only compare it with that scheme.
+    If its cell says that nothing is sharded, notes that name it only make a comparison.
     """
     shards_nothing = zero_stage(written) == 0
     return bool(affirmed(_OFFLOADING_SCHEME, written if shards_nothing else f"{written}; {notes}"))
 
 
 def _offloads_something(written: str) -> bool:
-    """Returns whether a cell says that something waits in main memory, such as the `CPU offload` of FSDP."""
+    """Returns whether a cell says that something is offloaded to main memory, such as FSDP's `CPU offload`."""
     return bool(affirmed(r"offload", re.sub(r"activations?[- _](cpu[- _])?offload\w*", "", written.lower())))

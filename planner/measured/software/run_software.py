@@ -40,23 +40,23 @@ _BETWEEN_SLICES = "tpu-dcn"
 
 @dataclass(frozen=True, kw_only=True)
 class Software:
-    """What ran a measured run."""
+    """The software of a measured run."""
 
     told: Told
     """Collects what has to be assumed."""
     habits: Habits
-    """Of the framework, whatever the layout."""
+    """The framework's habits, whatever the layout."""
     precision: str
     kind: str
     """What was measured."""
     known: ModelShape | None
-    """Catalogue model of that name and size."""
+    """Catalogue model of the same name and size."""
     node: MeasuredNode
     splits_sequence: bool | None
-    """Whether tensor-parallel ranks split the sequence, if the row tells."""
+    """Whether tensor-parallel ranks split the sequence; `None` if the row does not say."""
 
     def sharding(self, layout: dict[str, int]) -> tuple[Habits, int | None]:
-        """Returns the habits of the layout and the ZeRO stage that the row tells, `None` where it tells none."""
+        """Returns the habits for the layout, and the ZeRO stage that the row states or `None`."""
         written, is_pipeline = self.told.text("zero_stage_or_fsdp"), layout["pipeline_parallel"] > 1
         habits = reducing_in_pipeline(self.habits) if is_pipeline else outside_pipeline(self.habits)
         stage = told_stage(self.told, habits.zero_stage)
@@ -67,14 +67,14 @@ class Software:
         return in_pipeline(habits), None if stage is None else min(stage, most)
 
     def remark_whole_gradients(self, habits: Habits, stage: int | None) -> None:
-        """Says where a row names ZeRO-2, but pipelines of its framework do less."""
+        """Remarks if a row names ZeRO-2 but its framework's pipelines do less."""
         written = self.told.text("zero_stage_or_fsdp")
         if stage == 1 and zero_stage(written) == 2 and not keeps_weights(written):
             meaning = f"pipelines of {habits.name} reduce whole gradients once, as ZeRO-1"
             self.told.remark("zero_stage_or_fsdp", meaning)
 
     def recomputed(self) -> Recomputed:
-        """Returns what the row says of recomputation."""
+        """Returns what the row says about recomputation."""
         return recomputed(self.told.text("recompute"), self.told.text("notes")) or NOT_GIVEN
 
     def cells(
@@ -83,10 +83,10 @@ class Software:
         """Returns the cells of a row that say how it ran.
 
         Args:
-            layout: degrees of parallelism and chunks of a stage.
+            layout: degrees of parallelism and chunks per stage.
             num_layers: of the model.
-            habits: of the framework in this layout.
-            stage: ZeRO stage that the row tells, `None` where it tells none.
+            habits: of the framework with this layout.
+            stage: ZeRO stage that the row states; `None` if it states none.
         """
         notes = self.told.text("notes")
         told = {

@@ -47,17 +47,17 @@ UNTOLD_HABITS = (
     "frees_stage_inputs",
     "joins_logits",
 )
-"""Fields of a workload that are as in `told_habits`, since no other column of a measured run says anything of them."""
+"""Workload fields taken from `told_habits`, since no other column of a measured run says anything about them."""
 GATHERED_CASTS = ("gathers_cast_inputs", "gathers_cast_weights")
 """What is gathered behind its cast: a habit for all recipes, or for scales of whole tensors alone."""
 _SHARDED_BY_PYTORCH = "FSDP"
 _ONLY_NEAR = re.compile(r"[- ](style|like)\b", re.IGNORECASE)
-"""Behind the name of a framework that is not the one, but resembles it."""
+"""Words after a framework's name that mean a similar framework, not this one."""
 _NAMED_OPERATORS = re.compile(r"att|\bops?\b|\d")
 
 
 def told_habits(told: Told, family: str, precision: str) -> Habits:
-    """Returns the habits of a row's framework with what the row says otherwise.
+    """Returns the habits of a row's framework, changed as the row says.
 
     Args:
         told: the row.
@@ -88,7 +88,7 @@ def told_habits(told: Told, family: str, precision: str) -> Habits:
 
 
 def _remark_share(told: Told, habits: Habits) -> None:
-    """Says that `selective` of FSDP may be a share of the layers, as it is in fms-fsdp, and not attention."""
+    """Remarks that `selective` with FSDP may mean a share of the layers, as in fms-fsdp, and not attention."""
     if habits.name != _SHARDED_BY_PYTORCH or habits.selective_recompute != "attention":
         return
     written = told.text("recompute")

@@ -22,12 +22,12 @@ _INFINITY = re.compile(
     r"|\b(?:param\w*|(?:model[- _])?weights?)[- _](?:(?:cpu|nvme)[- _])?offload",
     re.IGNORECASE,
 )
-"""Weights that wait in main memory or on disks (arXiv 2104.07857, section 5)."""
+"""Weights that are offloaded to main memory or disks (arXiv 2104.07857, section 5)."""
 _DISKS = re.compile(r"\bnvme[- _]offload|\boffload[^;.]{0,40}\bnvme\b", re.IGNORECASE)
 
 
 def keeps_as_zero_3(told: Told) -> bool:
-    """Returns whether ranks keep what ZeRO-3 keeps; says where they keep more or less, or send in other formats."""
+    """Returns whether ranks keep what ZeRO-3 keeps; remarks if they keep more or less, or send in other formats."""
     if column := _column(told, _INFINITY):
         told.remark(column, "weights are simulated to stay on the accelerators: memory is not judged")
         return False
@@ -45,7 +45,7 @@ def keeps_as_zero_3(told: Told) -> bool:
 
 
 def _keeps_beside_disks(told: Told, column: str) -> bool:
-    """Returns whether only the optimizer waits on disks, which is simulated in main memory."""
+    """Returns whether only the optimizer is offloaded to disks, which is simulated as main memory."""
     if offloads_optimizer(told):
         told.remark(column, "disks are simulated as main memory")
         return True
@@ -56,7 +56,7 @@ def _keeps_beside_disks(told: Told, column: str) -> bool:
 
 
 def _column(told: Told, words: re.Pattern[str]) -> str:
-    """Returns the column that names something; empty where none does. Notes beside another stage only compare it."""
+    """Returns the column that names something; empty if none does. With another stage, notes only make a comparison."""
     shards_less = zero_stage(told.text(COLUMN)) not in (None, LAST_STAGE)
     columns = (COLUMN,) if shards_less else (COLUMN, "notes", "framework")
     return next((column for column in columns if affirmed(words, told.text(column))), "")
