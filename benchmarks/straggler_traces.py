@@ -43,7 +43,7 @@ COLLECTIVES = {
 }
 """Collectives of a step outside the pipeline, and what the ranks that wait for each other have in common."""
 MEAN = "mean"
-"""What stands for the step where a fixture has the ideal durations."""
+"""What replaces the step number in the rows of a fixture that hold the ideal durations."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -74,12 +74,12 @@ class Trace:
 
     @property
     def published_slowdown(self) -> float:
-        """S as the authors have it for these steps."""
+        """Slow-down S of these steps according to the authors."""
         return float(self.published_s.mean() / self.published_ideal_s)
 
     @property
     def slowdown(self) -> float:
-        """S of our own replay."""
+        """Slow-down S of our own replay."""
         return float(self.step_s().mean() / self.ideal_step_s())
 
     def step_s(self) -> Floats:
@@ -194,7 +194,7 @@ def noise_rows(trace: Trace) -> list[list[str]]:
 
 
 def _healthy(trace: Trace) -> npt.NDArray[np.bool_]:
-    """Replicas none of whose stages is half again as slow as the stage's median."""
+    """Replicas without a stage that is at least one and a half times as slow as the stage's median."""
     means = trace.forward_s.mean(axis=(0, 3))
     return np.asarray((means < 1.5 * np.median(means, axis=0)).all(axis=1))
 
@@ -224,7 +224,7 @@ def _write(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) ->
 
 
 def write_tables(traces: Sequence[Trace]) -> None:
-    """Rewrites what capplan ships."""
+    """Rewrites the tables that capplan ships."""
     noise = ("job", "cause", "direction", "step", "rank", "micro_batch")
     correlations = ("correlation_of_first_and_last_stage", "correlation_of_directions", "source")
     noise_lines = [row for trace in traces for row in noise_rows(trace)]

@@ -40,13 +40,13 @@ NUM_DESIGNS = 8_192
 NUM_REPETITIONS = 3
 NUM_TURNS = 5
 NUM_GROWTH = 256
-"""Designs of a row of a table of growth; they differ in their power cap, so that each is a layout of its own."""
+"""Designs per row of a growth table; they differ in their power cap, so that each is a layout of its own."""
 SEED = 1
 Figures = dict[str, float]
 
 
 def job_on(model: str, tokens: float, sequences: tuple[int, int], offer: dict[str, object]) -> Job:
-    """Returns a job with one offer; `sequences` are the length of one and the number of them in a batch."""
+    """Returns a job with one offer; `sequences` gives their length and their number per batch."""
     return parse_job(
         {
             "workload": {
@@ -85,7 +85,7 @@ def feasible_designs(job: Job, *, one_per_layout: bool) -> PlanTable:
 
 
 def cpu_seconds(call: Callable[[], object], num_repetitions: int = NUM_REPETITIONS) -> float:
-    """Returns the least CPU time of some calls, after one that loads what is compiled."""
+    """Returns the shortest CPU time of some calls, after one that loads compiled code."""
     call()
     seconds = []
     for _ in range(num_repetitions):
@@ -122,7 +122,7 @@ def latency_s(job: Job, designs: PlanTable) -> float:
 
 
 def rate_by_the_clock(job: Job, designs: PlanTable, num_threads: int) -> float:
-    """Returns designs per second of so many threads of this process, by the clock on the wall."""
+    """Returns designs per second of the given number of threads of this process, in wall-clock time."""
     set_num_threads(num_threads)
     seconds = []
     for _ in range(NUM_REPETITIONS + 1):
@@ -134,7 +134,7 @@ def rate_by_the_clock(job: Job, designs: PlanTable, num_threads: int) -> float:
 
 
 def rate_of_two_processes(job: Job, designs: PlanTable) -> float:
-    """Returns designs per second of two processes with a part of them each, by the clock on the wall."""
+    """Returns designs per second of two processes, each with a part of the designs, in wall-clock time."""
     parts = [designs.take(rows) for rows in equal_parts(job, designs, 2)]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         seconds = []
@@ -151,7 +151,7 @@ def _evaluated(job: Job, designs: PlanTable) -> int:
 
 
 def growth_job(num_gpus: int, num_sequences: int) -> Job:
-    """Returns GPT-3 on so many GPUs."""
+    """Returns GPT-3 on the given number of GPUs."""
     return job_on("gpt3-175b", 300e9, (2048, num_sequences), {**A100, "num_gpus": num_gpus})
 
 
@@ -174,7 +174,7 @@ def seconds_per_design(num_gpus: int, stages: int, micro_batches: int) -> float:
 
 
 def growth() -> dict[str, dict[int, float]]:
-    """Returns microseconds per design by what grows while the rest stays as it is."""
+    """Returns microseconds per design by the quantity that grows while the rest stays fixed."""
     gpus = [8, *(64 * 4**step for step in range(6)), 131_072]
     return {
         "num_gpus (8 stages, 16 micro-batches; 1 stage for 8)": {
@@ -190,7 +190,7 @@ def growth() -> dict[str, dict[int, float]]:
 
 
 def against_calculon(checkout: Path) -> Figures:
-    """Returns both tools' rates on the layouts that both can express: medians of turns, one tool after the other."""
+    """Returns both tools' rates on the layouts that both can express: medians over alternating runs."""
     job = next(iter(jobs().values()))
     layouts = feasible_designs(job, one_per_layout=True)
     plans, module = layouts.take(calculon.comparable_rows(layouts)), calculon.load(checkout)

@@ -33,23 +33,23 @@ NUM_METRICS = 12
 NUM_TAGS = 6
 NUM_GENERATIONS = 500
 DESIGNS_PER_BATCH = 200
-"""Size of a generation: what the design log is handed at a time."""
+"""Size of a generation: the number of designs passed to the design log at a time."""
 JOURNAL_BATCHES = (40, 200, 8_192)
 """Sizes of batches that searches ask for: refinement, a generation, exhaustive search."""
 API_SHARE = 0.02
-"""One run through MLflow's interface takes as long as dozens of rows: fewer of them say as much."""
+"""Share of the designs recorded through MLflow's interface: one run takes as long as dozens of rows, so fewer suffice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """How fast one way is."""
+    """Speed of one way to store designs."""
 
     way: str
     num_items: int
     duration_s: float
-    """By the clock on the wall,"""
+    """Wall-clock time."""
     cpu_s: float
-    """and of CPU time, which other processes lengthen less."""
+    """CPU time, which other processes affect less."""
 
     @property
     def items_per_s(self) -> float:
@@ -57,7 +57,7 @@ class Rate:
 
 
 def run_table(num_designs: int) -> RunTable:
-    """Returns designs as they become child runs."""
+    """Returns designs in the form of child runs."""
     random = np.random.default_rng(1)
     choices = [[str(value) for value in random.integers(1, 4096, num_designs)] for _ in range(NUM_PARAMS)]
     return RunTable(
@@ -69,7 +69,7 @@ def run_table(num_designs: int) -> RunTable:
 
 
 def columns(num_designs: int) -> Columns:
-    """Returns the same amount of data as it travels through the search."""
+    """Returns the same amount of data in the form that the search uses."""
     random = np.random.default_rng(1)
     return {
         **{f"param_{number}": random.integers(1, 4096, num_designs) for number in range(NUM_PARAMS)},
@@ -87,7 +87,7 @@ def timed(way: str, num_items: int, work: Callable[[], object]) -> Rate:
 
 
 def measure_designs(folder: Path, num_designs: int, tracking_uri: str | None) -> list[Rate]:
-    """Returns the rates of the ways to keep designs, those of MLflow first."""
+    """Returns the rates of the ways to store designs, MLflow's first."""
     tracker = StudyTracker.open(
         experiment="benchmark",
         run_name="designs",
@@ -128,7 +128,7 @@ def measure_parquet(folder: Path, num_designs: int) -> Rate:
 
 
 def measure_journal(folder: Path, num_designs: int, batch_size: int) -> Rate:
-    """Returns the rate of a study's journal, which keeps every column of a design, synchronised batch by batch."""
+    """Returns the rate of a study's journal, which stores every column of a design and is synchronised after each batch."""
     job = load_job(Path(__file__).parents[1] / "examples" / "llama-3.1-70b.yaml")
     plans = next(pruned_space(job).design_batches(batch_size))
     outcomes = simulate(job, plans)
@@ -143,7 +143,7 @@ def measure_journal(folder: Path, num_designs: int, batch_size: int) -> Rate:
 
 
 def measure_study(folder: Path) -> list[Rate]:
-    """Returns what a study pays besides its designs: a new store, a known store, generations."""
+    """Returns a study's costs other than its designs: a new store, a known store, generations."""
     values = {f"metric_{number}": 0.5 for number in range(NUM_METRICS)}
 
     def study(num_generations: int = 0) -> None:

@@ -26,7 +26,7 @@ from planner.measured.untold_layouts import has_told_layout
 from planner.validation.comparison import Modelled, entries_of
 
 LAYOUT: Mapping[str, tuple[str, ...]] = {"tp": ("tp", "pp", "vpp", "ep", "dp")}
-"""What is taken out, by a column that has to be told."""
+"""What is removed, by a column that must be stated."""
 UNTOLD: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "layout": LAYOUT,
     "micro-batch": {"micro_batch": ("micro_batch",)},
@@ -39,12 +39,12 @@ UNTOLD: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 ERROR_HEAD = ("configurations", "mean error if told", "mean error", "bias", "in 80 % interval")
 RATIO_HEAD = ("step if told over step if not: one in ten below", "middle", "one in ten above")
 TAILS = (0.1, 0.9)
-"""Quantiles of how far steps are from those with what is told."""
+"""Quantiles of the differences from steps with the stated values."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Untold:
-    """A measured configuration with what it tells and with what stands in."""
+    """A measured configuration with its stated values and with their replacements."""
 
     source: str
     """Its publisher, whatever the release."""
@@ -53,7 +53,7 @@ class Untold:
 
     @property
     def log_ratio(self) -> float:
-        """ln(step with what is told / step with what stands in)."""
+        """ln(step with the stated values / step with their replacements)."""
         return float(np.log(self.told.comparison.simulated_s / self.untold.comparison.simulated_s))
 
 
@@ -92,13 +92,13 @@ def _entries(rows: Sequence[Mapping[str, str]]) -> Sequence[object]:
 
 
 def untold_sheet(found: Mapping[str, Sequence[Untold]]) -> Sheet:
-    """Returns the errors with and without what is taken out, and how far the steps are from each other."""
+    """Returns the errors with and without what is removed, and how far the steps are apart."""
     lines = [[*_errors(name, members), *_ratios(members)] for name, members in found.items()]
     return Sheet(name="untold-choices", head=("not told", *ERROR_HEAD, *RATIO_HEAD), lines=lines)
 
 
 def layouts_sheet(found: Sequence[Untold]) -> Sheet:
-    """Returns the same of layouts by source."""
+    """Returns the same for layouts, by source."""
     groups = {**by_group(found, lambda each: each.source), "all": list(found)}
     lines = [[*_errors(name, members), *_ratios(members)] for name, members in groups.items()]
     return Sheet(name="untold-layouts", head=("source", *ERROR_HEAD, *RATIO_HEAD), lines=lines)

@@ -57,9 +57,9 @@ class Coverage:
 
     source: str
     without_source: bool
-    """In the interval that other sources give."""
+    """Whether it lies in the interval from other sources."""
     without_architecture: bool
-    """In the one that other architectures give."""
+    """Whether it lies in the interval from other architectures."""
 
 
 def sheets(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Sheet]:
@@ -167,7 +167,7 @@ def _interval_sheet(comparisons: Sequence[Comparison]) -> Sheet:
 
 
 def _constants_sheet() -> Sheet:
-    """The constants that were fitted on whole steps, with what each is worth."""
+    """The constants fitted on whole steps, with what each of them is worth."""
     with TRAINING_FILE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     columns = ("constant", "value", "low", "high", "unit", "error", "source")
@@ -268,7 +268,7 @@ def print_sheet(sheet: Sheet) -> None:
 
 
 def versions_sheet(day: str) -> Sheet:
-    """Returns what the figures of the report were made with; the date is told, so that the bytes are the same again."""
+    """Returns what the report's figures were made with; the date is an argument, so that the bytes are reproducible."""
     steps = resources.files("planner").joinpath(STEPS_FILE).read_bytes()
     lines = [
         ["date", day],

@@ -33,14 +33,14 @@ from simulator.table import Floats
 NODES, ONE_NODE, HOST_BLOCKED = "vTrain multi", "vTrain single", "BigScience"
 """Sources of the fit: the designs that are ranked, and those that the same constants move most."""
 FAR_FRACTION = 0.085
-"""Designs that are simulated further below their measurement than this are counted apart."""
+"""Designs simulated further below their measurement than this are counted separately."""
 NUM_SAMPLES = 2000
 SEED = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankedJob:
-    """Designs that were measured for one job."""
+    """Designs measured for one job."""
 
     name: str
     measured_s: Floats
@@ -54,12 +54,12 @@ class RankedJob:
 
     @property
     def regret_fraction(self) -> float:
-        """Measured slow-down of the design that is simulated as the fastest."""
+        """Measured slow-down of the design simulated as fastest."""
         return float(self.measured_s[self.simulated_s.argmin()] / self.measured_s.min() - 1.0)
 
     @property
     def lead_fraction(self) -> float:
-        """How much longer than that design the next one is simulated."""
+        """How much longer the second-fastest simulated step is than the fastest."""
         first_s, second_s = np.sort(self.simulated_s)[:2]
         return float(second_s / first_s - 1.0)
 
@@ -70,17 +70,17 @@ class RankedJob:
 
     @property
     def far_share(self) -> float:
-        """Share of those designs in the squared differences of rank; 0 where there are none."""
+        """Share of such designs in the squared rank differences; 0 if there are none."""
         ranks = [np.argsort(np.argsort(times)) for times in (self.measured_s, self.simulated_s)]
         squares = (ranks[0] - ranks[1]) ** 2
         return float(squares[self.is_far].sum() / max(1, squares.sum()))
 
     def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> RankedJob:
-        """Returns the job with some of its designs."""
+        """Returns the job with a subset of its designs."""
         return replace(self, measured_s=self.measured_s[chosen], simulated_s=self.simulated_s[chosen])
 
     def exchanged(self) -> list[float]:
-        """Returns the correlation with each pair of designs exchanged that are simulated next to each other."""
+        """Returns the correlation after exchanging each pair of designs that are adjacent in simulation."""
         order, found = np.argsort(self.simulated_s), []
         for first, second in pairwise(order):
             times = self.simulated_s.copy()
@@ -103,7 +103,7 @@ def jobs_of(steps: MeasuredSteps, errors: Floats) -> list[RankedJob]:
 
 
 def mean_correlation(jobs: Sequence[RankedJob]) -> float:
-    """Returns the mean over jobs, each counting the same."""
+    """Returns the mean over jobs, with equal weights."""
     return float(np.mean([job.correlation for job in jobs]))
 
 
@@ -119,12 +119,12 @@ def deviation_by_resampling(jobs: Sequence[RankedJob]) -> float:
 
 
 def largest_exchange(jobs: Sequence[RankedJob]) -> float:
-    """Returns how far one pair of neighbours, exchanged, moves the mean correlation at most."""
+    """Returns how far exchanging one pair of neighbours moves the mean correlation at most."""
     return max(abs(value - job.correlation) for job in jobs for value in job.exchanged()) / len(jobs)
 
 
 def expecting(expected: Sequence[tuple[str, float]]) -> Prior:
-    """Returns what was expected of the unknowns, with other values for some of them by name."""
+    """Returns the prior of the unknowns, with other expected values for some of them by name."""
     known = prior()
     values = known.expected.copy()
     for name, value in expected:
@@ -133,7 +133,7 @@ def expecting(expected: Sequence[tuple[str, float]]) -> Prior:
 
 
 def recomputing(steps: MeasuredSteps, source: str, recompute: str) -> MeasuredSteps:
-    """Returns the same steps, those of one source with another recomputation."""
+    """Returns the same steps, with another recomputation for one source."""
     rows = [row for members in steps.members for row in members]
     changed = [{**row, "recompute": recompute} if source_of(row["group"]) == source else row for row in rows]
     return MeasuredSteps.of(changed)
