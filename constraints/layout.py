@@ -246,32 +246,30 @@ SCHEME_RULES = (
     ),
     LayoutRule(
         name="live_replica",
-        sentence="checkpoint_scheme just_in_time or replica_ft needs another copy of the same state: data_parallel of 2 or "
-        "more and zero_stage 0, or shard_ranks of at most half of data_parallel x context_parallel, and every expert twice",
+        sentence="checkpoint_scheme just_in_time or replica_ft needs a second copy of the state: data_parallel of at least 2 "
+        "with zero_stage 0, or shard_ranks of at most half of data_parallel x context_parallel; and two copies of every expert",
         excess=_live_replica,
     ),
     LayoutRule(
         name="gradient_mirror",
-        sentence="checkpoint_scheme gradient_replica needs whole gradients between replicas: data_parallel of 2 or more and "
-        "zero_stage up to 2",
+        sentence="checkpoint_scheme gradient_replica needs replicas that exchange whole gradients: data_parallel of at least "
+        "2 and zero_stage of at most 2",
         excess=_gradient_mirror,
     ),
     LayoutRule(
         name="server_memory",
-        sentence="checkpoint_scheme gradient_replica needs checkpointing.num_servers that together hold state and gradients",
+        sentence="checkpoint_scheme gradient_replica needs enough checkpointing.num_servers to hold the state and gradients",
         excess=_server_memory,
     ),
 )
 """Rules of checkpoint schemes, in the order in which reports name them."""
 
 LAYOUT_RULES = (
-    LayoutRule(
-        name="gpu_range", sentence="num_gpus must lie in the range that the offer names", excess=_gpu_range
-    ),
+    LayoutRule(name="gpu_range", sentence="num_gpus must be in the range of the offer", excess=_gpu_range),
     LayoutRule(name="whole_nodes", sentence="num_gpus must fill whole nodes", excess=_whole_nodes),
     LayoutRule(
         name="attention_heads",
-        sentence="tensor_parallel must divide num_heads, and divide num_kv_heads or be a multiple of it",
+        sentence="tensor_parallel must divide num_heads, and must divide num_kv_heads or be a multiple of it",
         excess=_attention_heads,
     ),
     LayoutRule(
@@ -279,24 +277,24 @@ LAYOUT_RULES = (
     ),
     LayoutRule(
         name="layers",
-        sentence="pipeline_parallel x virtual_pipeline must divide num_layers, or num_layers + 2 with one layer less "
-        "on the first and the last chunk; with virtual_pipeline 1 any pipeline_parallel up to num_layers will do; with "
-        "workload.stage_layers, as many chunks as are listed or, balanced, the same rules for num_layers + 2, "
-        "and two more for each of num_mtp_layers",
+        sentence="pipeline_parallel x virtual_pipeline must divide num_layers, or num_layers + 2 with one layer fewer "
+        "on the first and the last chunk; with virtual_pipeline 1, any pipeline_parallel up to num_layers is valid; with "
+        "workload.stage_layers, there must be as many chunks as it lists or, if balanced, the same rules apply to "
+        "num_layers + 2, plus two for each of num_mtp_layers",
         excess=_layers,
     ),
     LayoutRule(
         name="interleaving",
-        sentence="virtual_pipeline above 1 needs pipeline_parallel above 1 and, but for zb_v, a number of micro-batches "
-        "that pipeline_parallel divides, or an interleaved_group_size; dual_pipe_v needs 2 x pipeline_parallel of them or "
-        "more, whether divided or not",
+        sentence="virtual_pipeline above 1 needs pipeline_parallel above 1 and either interleaved_group_size or a number of "
+        "micro-batches that pipeline_parallel divides; zb_v accepts any number, dual_pipe_v any number of at least "
+        "2 x pipeline_parallel",
         excess=_interleaving,
     ),
     LayoutRule(
         name="interleaved_groups",
-        sentence="interleaved_group_size needs pipeline_schedule 1f1b with virtual_pipeline above 1, must be at least "
-        "pipeline_parallel and at most the number of micro-batches, and must leave none of these over, or pipeline_parallel "
-        "and more",
+        sentence="interleaved_group_size needs pipeline_schedule 1f1b with virtual_pipeline above 1, and must be at least "
+        "pipeline_parallel and at most the number of micro-batches; the last, incomplete group, if there is one, must have "
+        "at least pipeline_parallel micro-batches",
         excess=_interleaved_groups,
     ),
     LayoutRule(
@@ -307,8 +305,8 @@ LAYOUT_RULES = (
     ),
     LayoutRule(
         name="weight_gradients",
-        sentence="pipeline_schedule zb_h1, zb_v and dual_pipe_v keep activations until they compute weight gradients, once "
-        "per step: recompute none, or selective without whole blocks, and zero_stage up to 1",
+        sentence="pipeline_schedule zb_h1, zb_v and dual_pipe_v delay weight gradients and keep their activations until "
+        "then; they need recompute none, or selective without whole blocks, and zero_stage of at most 1",
         excess=_weight_gradients,
     ),
     LayoutRule(
@@ -322,32 +320,33 @@ LAYOUT_RULES = (
     LayoutRule(
         name="context_exchange",
         sentence="context-parallel ranks that exchange heads (context_exchange all_to_all, or hybrid inside a link domain) "
-        "must divide the num_heads and num_kv_heads of a tensor-parallel rank; with a sliding_window there is no ring",
+        "must divide the num_heads and num_kv_heads of a tensor-parallel rank; ring exchange does not support sliding_window",
         excess=_context_exchange,
     ),
     LayoutRule(
         name="experts",
-        sentence="expert_parallel must divide num_experts and, times expert_tensor_parallel, tensor x context x data "
-        "parallel ranks, and expert_tensor_parallel expert_ffn_hidden_size; expert_parallel 1 for dense models",
+        sentence="expert_parallel must divide num_experts (for dense models it must be 1), expert_parallel x "
+        "expert_tensor_parallel must divide tensor_parallel x context_parallel x data_parallel, and expert_tensor_parallel "
+        "must divide expert_ffn_hidden_size",
         excess=_experts,
     ),
     LayoutRule(
         name="number_format",
-        sentence="the accelerator must have the number format; in 16 bits V100 has only fp16, and fp8_recipe mxfp8 needs "
-        "Blackwell or MI355X",
+        sentence="the accelerator must support the number format; of the 16-bit formats, V100 supports only fp16, and "
+        "fp8_recipe mxfp8 needs Blackwell or MI355X",
         excess=_number_format,
     ),
     LayoutRule(
         name="recomputed_layers",
-        sentence="recompute_num_layers needs recompute full, and must not exceed num_layers over pipeline_parallel x "
-        "virtual_pipeline, rounded up",
+        sentence="recompute_num_layers needs recompute full and must not exceed num_layers / (pipeline_parallel x "
+        "virtual_pipeline), rounded up",
         excess=_recomputed_layers,
     ),
     LayoutRule(
         name="shard_groups",
-        sentence="shard_ranks must be a multiple of context_parallel and divide data_parallel x context_parallel, needs "
-        "zero_stage 1 or more, and with experts shard_ranks x tensor_parallel and expert_parallel x expert_tensor_parallel "
-        "must divide one another",
+        sentence="shard_ranks must be a multiple of context_parallel, must divide data_parallel x context_parallel, and needs "
+        "zero_stage of at least 1; with experts, one of shard_ranks x tensor_parallel and expert_parallel x "
+        "expert_tensor_parallel must divide the other",
         excess=_shard_groups,
     ),
     *SCHEME_RULES,

@@ -63,12 +63,12 @@ def _about(formula: str, source: str, way_out: str) -> dict[str, str]:
 _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
     "gpu_range": _about(
         "offers[].num_gpus.min <= N <= offers[].num_gpus.max",
-        "the job (offers): what can be had",
+        "the job (offers): what is available",
         "offers[].num_gpus, or data_parallel",
     ),
     "whole_nodes": _about(
         "(accelerators of a node) | N",
-        "whole nodes are sold and rented (catalogue, nodes)",
+        "nodes are sold and rented whole (catalogue, nodes)",
         "data_parallel, or another node",
     ),
     "attention_heads": _about(
@@ -79,7 +79,7 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
     "feed_forward": _about("t | ffn_hidden_size", f"{MEGATRON}: columns are split", "tensor_parallel"),
     "layers": _about(
         "p v | L, or p v | L + 2, or v = 1 and p <= L",
-        f"{MEGATRON_PIPELINE}; one layer less at both ends: Llama 3, arXiv 2407.21783, section 3.3.2",
+        f"{MEGATRON_PIPELINE}; one layer fewer at both ends: Llama 3, arXiv 2407.21783, section 3.3.2",
         "pipeline_parallel or virtual_pipeline",
     ),
     "interleaving": _about(
@@ -100,7 +100,7 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
     ),
     "weight_gradients": _about(
         "inputs of products stay or are restored, and zero_stage <= 1, under zb_h1, zb_v and dual_pipe_v",
-        "weight gradients are computed behind the backward pass: Qi et al., arXiv 2401.10241",
+        "weight gradients are computed after the backward pass: Qi et al., arXiv 2401.10241",
         "pipeline_schedule, recompute or zero_stage",
     ),
     "batch": _about(
@@ -109,17 +109,17 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
     ),
     "sequence": _about(
         "2 c | s where c > 1; with sequence parallelism 2 c t | s, and t | s at c = 1",
-        f"two pieces a rank balance the causal mask: Llama 3, arXiv 2407.21783, section 3.3.2; t: {SEQUENCE_PARALLEL}",
+        f"two pieces per rank balance the causal mask: Llama 3, arXiv 2407.21783, section 3.3.2; t: {SEQUENCE_PARALLEL}",
         "context_parallel, tensor_parallel or workload.sequence_length",
     ),
     "context_exchange": _about(
         "u = 1, or t u | heads, t u | KV heads and u | c; with a window u = c unless all_gather",
-        "DeepSpeed Ulysses, arXiv 2309.14509: each of u ranks has a share of the heads; windows: Transformer Engine",
+        "DeepSpeed Ulysses, arXiv 2309.14509: each of u ranks holds a share of the heads; windows: Transformer Engine",
         "workload.context_exchange, context_parallel or tensor_parallel",
     ),
     "experts": _about(
         "e | experts, e t_e | t c D and t_e | expert_ffn_hidden_size; e = 1 for dense models",
-        "every rank holds as many experts as any other (GShard, arXiv 2006.16668)",
+        "every rank holds the same number of experts (GShard, arXiv 2006.16668)",
         "expert_parallel or workload.expert_tensor_parallel",
     ),
     "number_format": _about(
@@ -129,22 +129,22 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
     ),
     "recomputed_layers": _about(
         "recompute = full and n <= L / (p v) rounded up, where recompute_num_layers n is given",
-        "Megatron Core, recompute_num_layers: layers of a chunk, or of a group in it",
+        "Megatron Core, recompute_num_layers: layers of a chunk, or of a group within it",
         "recompute_num_layers, recompute, pipeline_parallel or virtual_pipeline",
     ),
     "shard_groups": _about(
         "c | z, z | D c and zero_stage >= 1, where z is given; with experts z t | e t_e or e t_e | z t",
-        "HSDP: Zhao et al., arXiv 2304.11277, section 3.2.2: every shard group has a whole copy",
+        "HSDP: Zhao et al., arXiv 2304.11277, section 3.2.2: every shard group holds a whole copy",
         "shard_ranks, data_parallel or context_parallel",
     ),
     "peer_memory": _about(
         "N > (peer_copies - 1) x accelerators of a node",
-        "Gemini (Wang et al., SOSP 2023): copies lie on different nodes",
+        "Gemini (Wang et al., SOSP 2023): copies are on different nodes",
         "checkpoint_scheme, checkpointing.peer_copies, or more nodes",
     ),
     "live_replica": _about(
         "D >= 2 and zero_stage = 0, or D c >= 2 z; with experts also D c t >= 2 e t_e",
-        f"{ZERO}: from stage 1 on no two replicas of a shard group hold the same optimizer states",
+        f"{ZERO}: from stage 1, no two replicas of a shard group hold the same optimizer states",
         "checkpoint_scheme, data_parallel, zero_stage, shard_ranks or expert_parallel",
     ),
     "gradient_mirror": _about(
@@ -155,7 +155,7 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
     "server_memory": _about(
         "(bytes of state + bytes of gradient) x parameters <= servers x memory of a server",
         "FlowCheck (EuroSys 2025): servers hold the whole state",
-        "checkpointing.num_servers, or left out: as many as it takes",
+        "checkpointing.num_servers, or omit it: as many as needed",
     ),
 }  # fmt: skip
 
@@ -163,7 +163,7 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
 _DEGREES = Constraint(
     name="degrees",
     kind="layout",
-    sentence="the degrees of parallelism must multiply to the accelerators that train",
+    sentence="the product of the degrees of parallelism must equal the number of accelerators that train",
     formula="t p c D = N",
     unit="1",
     source=MEGATRON_PIPELINE,
@@ -174,7 +174,7 @@ PHYSICS = (
     Constraint(
         name="memory",
         kind="physics",
-        sentence="the most loaded accelerator must hold its part of the training",
+        sentence="the training must fit in the memory of the most loaded accelerator",
         formula="max over stages (weights + gradients + optimizer + activations + buffers) <= memory x (1 - memory_headroom)",
         unit="B",
         source=f"docs/model.md, Memory: {SEQUENCE_PARALLEL}; {ZERO}",
@@ -183,7 +183,7 @@ PHYSICS = (
     Constraint(
         name="host_memory",
         kind="physics",
-        sentence="a node's main memory must hold the saves that are under way and what is offloaded to it",
+        sentence="saves in progress and offloaded data must fit in a node's main memory",
         formula="(saves at once) x (bytes of a node's shards and of its peers' copies) + offloaded bytes <= main memory",
         unit="B",
         source="Gemini (Wang et al., SOSP 2023); docs/model.md, Checkpoint schemes and Offloading",
@@ -192,10 +192,10 @@ PHYSICS = (
     Constraint(
         name="progress",
         kind="physics",
-        sentence="saves must get ahead of failures",
+        sentence="the run must save work faster than failures lose it",
         formula="expected wall time < infinity",
         unit="s",
-        source="Daly, FGCS 22 (2006): beyond some rate of failures no work is kept; docs/model.md, The expected run",
+        source="Daly, FGCS 22 (2006): above some failure rate, no work is kept; docs/model.md, The expected run",
         way_out="shorter or faster saves (checkpoint_scheme, storage), fewer nodes, reliability",
     ),
 )
@@ -210,62 +210,62 @@ def _limit(name: str, sentence: str, formula: str, unit: str, way_out: str) -> C
 
 LIMITS = (
     _limit(
-        "budget_usd", "the run must not cost more than the budget",
+        "budget_usd", "the cost of the run must not exceed the budget",
         "rent, or ownership and electricity, for the expected wall time <= budget_usd", "USD",
         "limits.budget_usd, a cheaper offer, or fewer accelerators where time allows",
     ),
     _limit(
-        "budget_probability", "the run must keep the budget with this probability",
+        "budget_probability", "the cost of the run must stay within the budget with at least this probability",
         "P(cost <= budget_usd) >= budget_probability", "1",
         "limits.budget_probability or limits.budget_usd",
     ),
     _limit(
-        "deadline_days", "the run must end in time",
+        "deadline_days", "the run must end by the deadline",
         "expected wall time <= deadline_days", "d",
         "limits.deadline_days, more or faster accelerators (offers), fewer tokens",
     ),
     _limit(
-        "deadline_probability", "the run must end in time with this probability",
+        "deadline_probability", "the run must end by the deadline with at least this probability",
         "P(wall time <= deadline_days) >= deadline_probability", "1",
         "limits.deadline_probability or limits.deadline_days",
     ),
     _limit(
-        "power_w", "the facility must not draw more than the site delivers",
+        "power_w", "the facility must not draw more power than the site supplies",
         "IT power at full load x (power usage effectiveness in the warmest hour) <= power_w", "W",
         "limits.power_w, search.power_caps, or fewer accelerators",
     ),
     _limit(
-        "hall_power_w", "the cluster must not draw more than its hall delivers",
+        "hall_power_w", "the cluster must not draw more power than its hall supplies",
         "IT power of all nodes, fabric and storage <= hall_power_w", "W",
         "limits.hall_power_w, search.power_caps, or fewer accelerators",
     ),
     _limit(
-        "rack_power_w", "a rack must not draw more than its feed delivers",
+        "rack_power_w", "a rack must not draw more power than its feed supplies",
         "IT power of the nodes of a rack (nodes_per_rack) <= rack_power_w", "W",
         "limits.rack_power_w, search.power_caps, or another node",
     ),
     _limit(
-        "power_swing_w", "the facility's power must not change by more at once",
+        "power_swing_w", "a sudden change of the facility's power must not exceed the limit",
         "power while computing - power while standing still <= power_swing_w", "W",
         "limits.power_swing_w, operation.power_floor_fraction, search.power_caps, or fewer accelerators",
     ),
     _limit(
-        "power_range_fraction", "power must not change by a larger share of its peak at once",
+        "power_range_fraction", "a sudden change of power must not exceed this share of its peak",
         "(computing - standing still) / computing <= power_range_fraction", "1",
         "limits.power_range_fraction, operation.power_floor_fraction or search.power_caps",
     ),
     _limit(
-        "power_ramp_w_per_s", "power must not rise or fall faster",
+        "power_ramp_w_per_s", "power must not rise or fall faster than the limit",
         "(computing - standing still) / operation.power_ramp_s <= power_ramp_w_per_s", "W/s",
         "limits.power_ramp_w_per_s, operation.power_ramp_s, operation.power_floor_fraction or search.power_caps",
     ),
     _limit(
-        "num_gpus", "no more accelerators may train",
+        "num_gpus", "the accelerators that train must not exceed the limit",
         "N <= num_gpus", "1", "limits.num_gpus, or faster accelerators",
     ),
     _limit(
-        "carbon_kgco2e", "the run must not emit more",
-        "energy x intensity of the grid + share of what was made for the run <= carbon_kgco2e", "kg",
+        "carbon_kgco2e", "the emissions of the run must not exceed the limit",
+        "energy x grid carbon intensity + share of embodied carbon <= carbon_kgco2e", "kg",
         "limits.carbon_kgco2e, another site, search.power_caps, or newer accelerators",
     ),
 )  # fmt: skip
@@ -286,29 +286,29 @@ PURCHASES = (
         "jobs[].deadline_day or jobs[].earliest_start_day",
     ),
     _purchase(
-        "node_delivery", "jobs must not use more nodes at once than have been delivered, or are rented for them",
+        "node_delivery", "at any time, jobs must not use more nodes than have been delivered or rented for them",
         "at any time: nodes in use <= nodes delivered or reserved until then", "1",
         "offers[].buy.first_delivery_day and max_nodes, or rent",
     ),
     _purchase(
-        "node_supply", "no more nodes can be had than are on offer",
+        "node_supply", "nodes bought, reserved, or rented at once must not exceed those on offer",
         "nodes bought, reserved, or rented at once <= max_nodes of the offer", "1", "offers[].buy or rent: max_nodes",
     ),
     _purchase(
-        "num_lots", "nodes must come in no more lots than agreed",
+        "num_lots", "nodes must be delivered in at most the agreed number of lots",
         "lots with nodes <= max_lots", "1", "offers[].buy.max_lots",
     ),
     _purchase(
-        "site_power_w", "what stands at the site must not draw more than it delivers",
+        "site_power_w", "all nodes at the site together must not draw more power than it supplies",
         "at any time: peak power of running jobs + idle power of the other nodes that were bought <= power_w", "W",
         "limits.power_w, other start days, or rent",
     ),
     _purchase(
-        "fleet_budget_usd", "all jobs together must not cost more than the budget",
+        "fleet_budget_usd", "the total cost of all jobs must not exceed the budget",
         "use of what is bought + reservations + rent + electricity <= budget_usd", "USD", "limits.budget_usd",
     ),
     _purchase(
-        "capital_usd", "purchases must not take more money at once",
+        "capital_usd", "the capital cost of purchases must not exceed the limit",
         "sum of nodes bought x (price + network + installation) <= capital_usd", "USD", "limits.capital_usd, or rent",
     ),
 )  # fmt: skip
