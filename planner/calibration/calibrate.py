@@ -214,9 +214,9 @@ def _told_apart(plane: Plane, unknowns: Sequence[Unknown]) -> tuple[NDArray[np.b
 
 def _held(unknown: Unknown, largest_slope: float, known_share: float) -> Held:
     if largest_slope * unknown.range.log_width < MEASUREMENT_SCATTER / 2:
-        why = "no step depends on it enough"
+        why = "the steps hardly depend on it"
     elif known_share > KNOWN_SHARE:
-        why = "the steps cannot tell it from the others"
+        why = "the steps cannot separate it from the others"
     else:
         why = "there are too few configurations"
     return Held(name=unknown.words, value=float(f"{unknown.published:.6g}"), why=why)
@@ -251,8 +251,8 @@ def _on_errors(steps: MeasuredSteps, calibration: Calibration, left_out: Floats)
     before, without = calibration.error_before_fraction, calibration.error_left_out_fraction
     if without >= before:
         notes.append(
-            f"It does not help: configurations that were left out are off by {percent(without)}, with published constants by "
-            f"{percent(before)}. Measure more layouts, or plan with published constants."
+            f"The calibration does not help: mean error {percent(without)} on configurations left out of the fit, "
+            f"{percent(before)} with published constants. Measure more layouts, or plan with published constants."
         )
     errors = np.abs(np.expm1(left_out))
     is_far = errors > max(FAR_OFF, 3.0 * float(np.median(errors)))

@@ -35,7 +35,7 @@ STEPS = Measured(
 KERNELS = Measured(
     name="kernels",
     column="seconds",
-    advice="times are seconds, that nothing else ran, and that the device is the one that it is taken for",
+    advice="times are seconds, that nothing else ran, and that the device is identified correctly",
 )
 
 
@@ -71,8 +71,8 @@ def on_ends(words: Sequence[str], logs: Floats, prior: Prior) -> list[str]:
     margin = AT_THE_END * (high - low)
     is_low, is_high = logs <= low + margin, logs >= high - margin
     return [
-        f"{name} is at the {'lowest' if at_low else 'highest'} value that a cluster may have: something else than this "
-        "constant makes the steps what they are; check layout, software and measured times."
+        f"{name} is at the {'lowest' if at_low else 'highest'} plausible value, so something else explains the "
+        "steps; check layout, software and measured times."
         for name, at_low, at_high in zip(words, is_low.tolist(), is_high.tolist(), strict=True)
         if at_low or at_high
     ]

@@ -142,7 +142,7 @@ def measure(
     if device.memory_bytes < LEAST_MEMORY_BYTES:
         raise CapplanError(
             f"{device.name} has {device.memory_bytes / GIB:.1f} GiB of free memory, and the measurement needs "
-            f"{LEAST_MEMORY_BYTES / GIB:.0f} GiB: end what else runs on it"
+            f"{LEAST_MEMORY_BYTES / GIB:.0f} GiB: stop other programs on it"
         )
     idle_power_w = device.power_w()
     kernels, layers = tuple(grid(device)), tuple(layers_of(device))
@@ -187,7 +187,7 @@ def note_of_skipped(skipped: Sequence[Kernel]) -> Iterator[str]:
     named = list(dict.fromkeys(words))
     if named:
         rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-        yield f"Could not run here, and was left out: {', '.join(named[:MOST_NAMED])}{rest}."
+        yield f"Left out because it could not run here: {', '.join(named[:MOST_NAMED])}{rest}."
 
 
 def grid(device: Device) -> Iterator[Kernel]:

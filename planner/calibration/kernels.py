@@ -348,13 +348,13 @@ def _held(chip: Accelerator, calibration: Calibration) -> Iterator[Held]:
 
 def _warnings(calibration: Calibration, judged: Sequence[KindFit]) -> Iterator[str]:
     """Yields warnings; `judged` are the kinds that decide whether a calibration helps."""
-    yield "One device shows neither links between nodes nor the framework: a few measured steps do."
+    yield "One device reveals nothing about links between nodes or the framework; a few measured steps do."
     worse = [one for one in judged if one.error_left_out_fraction >= one.error_before_fraction]
     for one in worse:
         left_out, before = percent(one.error_left_out_fraction), percent(one.error_before_fraction)
-        yield f"It does not help {one.name}: left out, they are off by {left_out}, with published constants by {before}."
+        yield f"It does not improve {one.name}: mean error {left_out} when left out, {before} with published constants."
     if len(worse) == len(judged):
         yield "Plan with published constants."
     error = calibration.error_left_out_fraction
     if error > LARGE_ERROR:
-        yield f"What was left out is off by {percent(error)}: was something else running, or is the device another one?"
+        yield f"The mean error on what was left out is {percent(error)}: check the device's name and that nothing else ran."

@@ -18,11 +18,9 @@ def calibration_notes(job: Job) -> list[str]:
     if others:
         is_shared = any(one.name in SOFTWARE for one in calibration.constants)
         hold = (
-            "published constants of hardware and its constants of software"
-            if is_shared
-            else "published constants"
+            "published hardware constants and its software constants" if is_shared else "published constants"
         )
-        notes.append(f"The calibration says nothing of {', '.join(others)}: {hold} hold there.")
+        notes.append(f"The calibration does not cover {', '.join(others)}: {hold} are used there.")
     return notes
 
 
@@ -35,6 +33,6 @@ def calibration_text(calibration: Calibration) -> str:
     )
     return (
         f"{len(calibration.constants)} from {human.count(calibration.num_configurations)} {what} in {calibration.source} "
-        f"({calibration.date}, {calibration.source_sha256[:12]}); mean error {before} with published ones, {left_out} on "
-        "what was left out of the fit"
+        f"({calibration.date}, {calibration.source_sha256[:12]}); mean error {before} with published constants, "
+        f"{left_out} on {what} left out of the fit"
     )

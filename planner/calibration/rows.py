@@ -106,7 +106,7 @@ def _on_left_out(reasons: Sequence[str]) -> list[str]:
 def _on_columns(measured: Path) -> list[str]:
     misspelt = {name: meant for name, meant in unread_columns(measured).items() if meant}
     return [
-        f"The column {shown(name)} is not read; {meant} may be meant." for name, meant in misspelt.items()
+        f"The column {shown(name)} is not read; did you mean {meant}?" for name, meant in misspelt.items()
     ]
 
 
@@ -123,16 +123,16 @@ def _on_counts(counts: Counter[str]) -> list[str]:
     few = {name: count for name, count in counts.items() if count < FEWEST_CONFIGURATIONS}
     for name, count in few.items():
         notes.append(
-            f"{name} is not calibrated: it has {count} of the {FEWEST_CONFIGURATIONS} configurations that it needs."
+            f"{name} is not calibrated: it has {count} configurations and needs at least {FEWEST_CONFIGURATIONS}."
         )
     fitted = {name: count for name, count in counts.items() if name not in few}
     if len(fitted) > 1:
         notes.append(
-            f"The rows are of {len(fitted)} accelerators ({', '.join(sorted(fitted))}): each gets constants of its own, but "
-            "those of software are shared, unless the rows of one are taken alone."
+            f"The rows cover {len(fitted)} accelerators ({', '.join(sorted(fitted))}): each gets its own hardware constants, "
+            "but they share the software constants. To avoid this, fit the rows of one accelerator alone."
         )
     notes += [
-        f"{name} has only {count} configurations; {ENOUGH_CONFIGURATIONS} or more of different layouts are advised."
+        f"{name} has only {count} configurations; measure at least {ENOUGH_CONFIGURATIONS}, with different layouts."
         for name, count in fitted.items()
         if count < ENOUGH_CONFIGURATIONS
     ]
@@ -149,10 +149,15 @@ def _on_agreement(steps: MeasuredSteps, source: str) -> list[str]:
         pair = f"{members[slowest]['row_id']} and {members[fastest]['row_id']}"
         if ratio >= CONTRADICTORY_RATIO:
             value = f"{times_s[slowest]:.4g} s and {times_s[fastest]:.4g} s"
-            rule = "measured the same configuration and contradict each other; take one out, or tell them apart by a column"
+            rule = (
+                "are measurements of the same configuration and contradict each other; "
+                "remove one, or distinguish them by a column"
+            )
             problems.append(Problem(path=pair, value=value, rule=rule))
         elif ratio >= UNEQUAL_RATIO:
-            notes.append(f"{pair} measured the same configuration and differ by {percent(ratio - 1.0)}.")
+            notes.append(
+                f"{pair} are measurements of the same configuration and differ by {percent(ratio - 1.0)}."
+            )
     if problems:
         raise InputError(problems[:MOST_NAMED], source)
     return notes[:MOST_NAMED]

@@ -174,7 +174,7 @@ def read_kernels(path: Path, *, date: str | None = None) -> KernelTable:
         problems += _lonely_passes([kernel for kernel, _ in read])
     devices = {row["device"] for row in rows}
     if len(devices) > 1:
-        rule = "names several devices; give each a file of its own"
+        rule = "names several devices; use one file for each"
         problems.append(Problem(path="column device", value=shown(", ".join(sorted(devices))), rule=rule))
     if problems:
         raise InputError(problems[:MOST_SHOWN], str(path))
@@ -199,11 +199,11 @@ def _rows(path: Path) -> list[dict[str, str]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise refusal(path, f"is not a CSV file: {error}") from None
     if len(data) > LARGEST_FILE_BYTES:
-        raise refusal(path, f"is larger than {LARGEST_FILE_BYTES:,} bytes, so it is no table of kernels")
+        raise refusal(path, f"is larger than {LARGEST_FILE_BYTES:,} bytes, so it is not a table of kernels")
     head = tuple(rows[0]) if rows else ()
     if head != COLUMNS or len(rows) < 2:
         raise refusal(
-            path, "is no table of kernels, as `capplan calibrate --device --output FILE.csv` writes it"
+            path, "is not a table of kernels as `capplan calibrate --device --output FILE.csv` writes it"
         )
     short = next((line for line, row in enumerate(rows, 1) if len(row) != len(COLUMNS)), None)
     if short is not None:

@@ -59,8 +59,8 @@ def torch_device() -> TorchDevice:
     torch = import_module("torch")
     if not torch.cuda.is_available():
         raise CapplanError(
-            "PyTorch sees no GPU on this machine: measure where one is (`capplan calibrate --device --output FILE.csv` brings "
-            "its kernels here, `capplan calibrate --kernels FILE.csv` fits them), or fit measured steps (`capplan calibrate "
+            "PyTorch finds no GPU here: measure on a machine with one (`capplan calibrate --device --output FILE.csv`), "
+            "and fit its kernels here (`capplan calibrate --kernels FILE.csv`), or fit measured steps (`capplan calibrate "
             "--measured FILE.csv`)"
         )
     return TorchDevice(torch, "cuda")

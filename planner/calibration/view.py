@@ -28,22 +28,25 @@ def show_calibration(answer: CalibrationAnswer, console: Console) -> None:
     found = answer.calibration
     is_better = found.error_left_out_fraction < found.error_before_fraction
     headline(console, _headline(found), is_good=is_better)
-    title(console, "mean error")
+    title(console, "Mean error")
     console.print(Padding(_kinds(answer.kinds) if answer.kinds else _errors(found), (0, 0, 0, 2)))
     if answer.layers:
-        title(console, "layers")
+        title(console, "Layers")
         console.print(Padding(_layers(answer.layers), (0, 0, 0, 2)))
         sentences(console, list(_kept(answer.layers)))
-    title(console, "constants")
+    title(console, "Constants")
     console.print(Padding(_constants(found), (0, 0, 0, 2)))
     if answer.held:
-        title(console, "as published")
+        title(console, "Constants that keep their published values")
         sentences(console, [f"{held.name} = {held.value:.4g}: {held.why}" for held in answer.held])
     if found.loaded_power_w and found.idle_power_w:
-        title(console, "power")
-        sentences(console, [f"{found.idle_power_w:.0f} W idle, {found.loaded_power_w:.0f} W under products."])
+        title(console, "Power")
+        sentences(
+            console,
+            [f"{found.idle_power_w:.0f} W idle, {found.loaded_power_w:.0f} W during matrix products."],
+        )
     if answer.warnings:
-        title(console, "mind")
+        title(console, "Warnings")
         sentences(console, list(answer.warnings))
 
 
@@ -60,11 +63,11 @@ def _errors(found: Calibration) -> Table:
     table = _table("constants", "error")
     table.add_row("published", percent(found.error_before_fraction))
     table.add_row("calibrated", percent(found.error_after_fraction))
-    table.add_row("calibrated without the one in question", percent(found.error_left_out_fraction))
+    table.add_row("calibrated, on configurations left out of the fit", percent(found.error_left_out_fraction))
     for one in found.residuals:
         kind = f"{one.accelerator} {one.precision.value}{' experts' if one.has_experts else ''}"
         high = percent(math.expm1(one.interval_log_half_width))
-        table.add_row(f"four of five within, {kind} ({one.num_configurations})", high)
+        table.add_row(f"80 % of errors within, {kind} ({one.num_configurations})", high)
     return table
 
 
@@ -101,11 +104,11 @@ def _kept(layers: Sequence[LayerFit]) -> Iterator[str]:
     errors = [one.kept_error_fraction for one in layers if one.kept_error_fraction is not None]
     if errors:
         low, high = change(min(errors)), change(max(errors))
-        yield f"What {len(errors)} of them keep for their backward pass is simulated with errors from {low} to {high}."
+        yield f"Activations kept for the backward pass: simulated with errors of {low} to {high} for {len(errors)} of them."
 
 
 def _constants(found: Calibration) -> Table:
-    table = _table("constant", "published", "calibrated", "moved", "nine of ten within")
+    table = _table("constant", "published", "calibrated", "change", "90 % interval")
     for one in found.constants:
         reach = SURE_DEVIATIONS * one.log_deviation
         most = 1.0 if one.name.value.endswith("_fraction") else math.inf

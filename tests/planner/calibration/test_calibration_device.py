@@ -235,7 +235,7 @@ def test_the_table_travels_and_gives_the_same_constants(tmp_path: Path, table: K
         ),
         (("gpt2-xl,eager", "gpt2-xl,lazy"), "column software = 'lazy': must be one of eager, compiled"),
         (("2026-05-01", "2026-05-01,more"), r"cells, not"),
-        (("seconds", "time"), "is no table of kernels"),
+        (("seconds", "time"), "is not a table of kernels"),
         (
             ("layer_backward,bf16,gpt2-xl", "layer_backward,bf16,llama-2-7b"),
             "be followed by the backward pass of the same layer",
@@ -262,7 +262,7 @@ def test_times_of_nothing_and_unknown_devices_are_refused(tmp_path: Path, table:
     named = calibrate_kernels(read_kernels(file), accelerator="h100-sxm5-80gb")
     assert named.calibration.accelerators == (H100.id,)
     file.write_text(",".join(COLUMNS) + "\n")
-    with pytest.raises(InputError, match="no table of kernels"):
+    with pytest.raises(InputError, match="not a table of kernels"):
         read_kernels(file)
 
 
@@ -320,7 +320,7 @@ def test_what_could_not_run_is_named(
     monkeypatch.setattr(calibration_torch, "torch_device", lambda: Limited({}))
     assert main(["calibrate", "--device", "--quiet"]) == OK
     told = " ".join(capsys.readouterr().out.split())
-    assert "Could not run here, and was left out: gemm bf16, gemm fp8, llama-3.2-1b bf16 compiled, " in told
+    assert "Left out because it could not run here: gemm bf16, gemm fp8, llama-3.2-1b bf16 compiled, " in told
 
 
 def test_a_device_without_8_bits_is_measured_in_16() -> None:
@@ -349,7 +349,7 @@ def test_a_device_is_measured_kept_and_fitted_by_one_command(
     asked = ["calibrate", "--device", "--date", "2026-05-01", "--output", str(table), "--output", str(out)]
     assert main(asked) == OK
     told = capsys.readouterr()
-    assert "85 W idle, 640 W under products" in told.out
+    assert "85 W idle, 640 W during matrix products" in told.out
     assert load_calibration(out) == calibrate_kernels(read_kernels(table)).calibration
     assert main([*asked, "--quiet"]) == BROKEN_INPUT
     assert "never overwritten" in capsys.readouterr().err
@@ -364,7 +364,7 @@ def test_without_pytorch_or_without_a_gpu_the_way_out_is_said(
     blind = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
     monkeypatch.setattr(calibration_torch, "find_spec", lambda _: object())
     monkeypatch.setattr(calibration_torch, "import_module", lambda _: blind)
-    with pytest.raises(CapplanError, match="PyTorch sees no GPU on this machine"):
+    with pytest.raises(CapplanError, match="PyTorch finds no GPU here"):
         torch_device()
 
 

@@ -47,7 +47,7 @@ def test_a_calibration_does_well_on_layers_of_models_that_it_has_not_seen(
     assert found["layers that wait for the host"].error_left_out_fraction < 0.2
     for kind in answer.kinds:
         is_worse = kind.error_left_out_fraction >= kind.error_before_fraction
-        says_so = any(f"It does not help {kind.name}:" in warning for warning in answer.warnings)
+        says_so = any(f"It does not improve {kind.name}:" in warning for warning in answer.warnings)
         assert says_so == (is_worse and kind.name.startswith("layers")), kind.name
     assert "Plan with published constants." not in answer.warnings
 
