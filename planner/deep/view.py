@@ -36,7 +36,7 @@ def show_deep(answer: DeepStep, console: Console) -> None:
             "the links that are waited for longest, and how long by an average accelerator that was played",
         )
         grid(console, _links(answer))
-    title(console, "mind")
+    title(console, "notes")
     sentences(console, _notes(answer))
 
 

@@ -35,4 +35,4 @@ def waits_of_all(
     mean = human.duration(float(np.average(seconds, weights=weights)))
     if seconds[most] - min(seconds) < least_s or mean == longest:
         return f"Each accelerator waits {longest} for {what}."
-    return f"Accelerators wait {mean} for {what} on average; {name(most)} longest, {longest}."
+    return f"Accelerators wait {mean} for {what} on average; {name(most)} waits longest, {longest}."

@@ -22,18 +22,20 @@ def show_hop(answer: HopAnswer, console: Console) -> None:
     speed = f"{human.digits(answer.iterations_per_s)} iterations/s on average"
     headline(console, f"{answer.trace} on {human.count(answer.num_gpus)} workers: {speed}", is_good=True)
     sentences(console, _summary(answer))
-    title(console, "workers: iterations, waiting for updates and for tokens, and whom they wait for longest")
+    title(
+        console, "Slowest workers: speed, waits for updates and tokens, and the workers they wait for longest"
+    )
     grid(console, _rows(answer))
     if answer.num_gpus > MOST_WORKERS:
-        sentences(console, [f"and {human.count(answer.num_gpus - MOST_WORKERS)} more, faster ones"])
+        sentences(console, [f"and {human.count(answer.num_gpus - MOST_WORKERS)} faster workers"])
     show_links(answer, console)
 
 
 def _summary(answer: HopAnswer) -> Iterator[str]:
-    rules = [f"graph {answer.graph}", f"gap {human.count(answer.max_gap)} at most"]
+    rules = [f"graph {answer.graph}", f"gap of at most {human.count(answer.max_gap)}"]
     rules += [f"backup workers: {human.count(answer.num_backups)}"] if answer.num_backups else []
     rules += [f"updates up to {human.count(answer.staleness)} iterations old"] if answer.staleness else []
-    rules += [f"skipping from {human.count(answer.skip_behind)} behind"] if answer.skip_behind else []
+    rules += [f"skipping when {human.count(answer.skip_behind)} or more behind"] if answer.skip_behind else []
     yield ", ".join(rules)
     skipped = sum(worker.num_skipped for worker in answer.workers)
     samples = human.counted(answer.batch_size, "sample")
@@ -61,4 +63,4 @@ def _rows(answer: HopAnswer) -> Iterator[tuple[str, ...]]:
 
 def _waits_for(worker: HopWorker) -> str:
     names = [f"{wait.worker} ({human.duration(wait.waited_s)})" for wait in worker.waits_for]
-    return f"for {', '.join(names)}" if names else "for nobody"
+    return f"for {', '.join(names)}" if names else "for no other"

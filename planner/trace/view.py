@@ -21,8 +21,8 @@ MOST_NAMED = 3
 MOST_TENSORS = 10
 """Number of offloaded tensors that are listed; the JSON form has all of them."""
 NO_RAMP = (
-    "Collectives of all sizes reach the whole bandwidth, so that small ones are too fast: give the links a ramp (--ramp, or "
-    "ramp_s in a network file)."
+    "Collectives of every size reach full bandwidth, so small ones are simulated too fast. Remedy: give the links a ramp "
+    "(--ramp, or ramp_s in a network file)."
 )
 SMALLEST_FRACTION = 0.0005
 """Parts of the step below this are left out."""
@@ -42,7 +42,7 @@ def show_played(answer: PlayAnswer, console: Console) -> None:
     _headline(answer.traces, answer, console)
     _show_step(answer, console)
     if answer.callers_in:
-        title(console, "control")
+        title(console, "Control dependencies")
         sentences(console, [_callers(answer)])
 
 
@@ -51,8 +51,8 @@ def _callers(answer: PlayAnswer) -> str:
     others = len(answer.callers_in) - 1
     more = f" and {human.count(others)} more" if others else ""
     return (
-        f"ctrl_deps of accelerator {answer.callers_in[0]}{more} name callers, as chakra's converter of PyTorch's traces writes "
-        "them, and were not waited for: together with data_deps they cannot be kept. data_deps alone say the order there."
+        f"ctrl_deps of accelerator {answer.callers_in[0]}{more} name callers, as Chakra's converter of PyTorch traces writes "
+        "them. Together with data_deps they form a cycle, so they are ignored there and data_deps alone set the order."
     )
 
 
@@ -62,23 +62,23 @@ def _headline(name: str, answer: PlayedStep, console: Console) -> None:
 
 
 def _show_step(answer: PlayedStep, console: Console, slow: Sequence[str] = ()) -> None:
-    title(console, "where the time of an accelerator goes, on average")
+    title(console, "Time of an average accelerator")
     grid(console, _parts(answer, console))
-    title(console, "who waits for whom")
+    title(console, "Waits between accelerators")
     sentences(console, [*slow, *_waiting_sentences(answer)])
     show_links(answer, console)
     if answer.lacks_ramp:
-        title(console, "mind")
+        title(console, "Notes")
         sentences(console, [NO_RAMP])
 
 
 def show_links(answer: PlayedStep, console: Console) -> None:
     """Writes the links and circuits that are waited for."""
     if answer.hot_links:
-        title(console, "the links that are waited for longest, and how long by an average accelerator")
+        title(console, "Links with the longest waits (seconds: wait of an average accelerator)")
         grid(console, _links(answer))
     if answer.circuits is not None:
-        title(console, "circuits that messages wait for longest, all of them together")
+        title(console, "Circuits with the longest waits, summed over messages")
         sentences(console, [_circuits(answer.circuits)])
         grid(console, _circuit_rows(answer.circuits))
 
@@ -86,28 +86,28 @@ def show_links(answer: PlayedStep, console: Console) -> None:
 def _summary(answer: TraceAnswer) -> Iterator[str]:
     degrees = {
         "replicas": answer.data_parallel,
-        "parts of each operator": answer.tensor_parallel,
+        "shards of each operator": answer.tensor_parallel,
         "stages": answer.pipeline_parallel,
         "micro-batches": answer.num_microbatches,
-        "runs of layers on each stage": answer.num_chunks,
+        "chunks of layers on each stage": answer.num_chunks,
     }
     split = ", ".join(f"{human.count(number)} {name}" for name, number in degrees.items() if number > 1)
     rules = " by the rules of TrioSim's code" if answer.rules.value == "triosim" else ""
     yield f"{split or 'one accelerator'}, {human.counted(answer.batch_size, 'sample')} for each replica{rules}"
     yield (
-        f"{human.digits(answer.samples_per_s)} samples/s; one accelerator alone takes "
+        f"{human.digits(answer.samples_per_s)} samples/s; a single accelerator takes "
         f"{human.duration(answer.single_device_s)}: efficiency {human.percent(answer.efficiency_fraction)}"
     )
     if answer.num_played < answer.num_gpus:
-        played = human.count(answer.num_played)
-        yield f"{played} played, each for {human.count(answer.num_gpus // answer.num_played)} that do the same"
+        played = human.counted(answer.num_played, "accelerator")
+        yield f"{played} simulated, each for {human.count(answer.num_gpus // answer.num_played)} identical ones"
     if kept := answer.kept_in_proportion:
         more = f" and {human.count(len(kept) - MOST_NAMED)} more" if len(kept) > MOST_NAMED else ""
         yield (
-            f"in proportion to the batch, since the trace does not tell what their time grows with: "
+            f"scaled in proportion to the batch, because the trace does not show how their time grows: "
             f"{', '.join(kept[:MOST_NAMED])}{more}"
         )
-    yield f"tensors of a whole replica: {human.memory(answer.replica_peak_bytes)} at the peak"
+    yield f"peak memory of the tensors of a replica: {human.memory(answer.replica_peak_bytes)}"
 
 
 def _slow(answer: TraceAnswer) -> list[str]:
@@ -115,19 +115,21 @@ def _slow(answer: TraceAnswer) -> list[str]:
     if not answer.speeds:
         return []
     given = list(answer.speeds.items())
-    named = ", ".join(f"accelerator {rank} at {factor:g} of it" for rank, factor in given[:MOST_NAMED])
+    named = ", ".join(
+        f"accelerator {rank} at {factor:g} of the trace's speed" for rank, factor in given[:MOST_NAMED]
+    )
     more = f" and {human.count(len(given) - MOST_NAMED)} more" if len(given) > MOST_NAMED else ""
     apart_s = answer.other_speeds_s
-    cost = f"{human.duration(abs(apart_s))} {'longer' if apart_s > 0.0 else 'shorter'} for that"
-    cost = cost if _counts(abs(apart_s), answer) else "as long as without"
-    return [f"Not at the speed of the trace: {named}{more}; the step is {cost}."]
+    cost = f"makes the step {human.duration(abs(apart_s))} {'longer' if apart_s > 0.0 else 'shorter'}"
+    cost = cost if _counts(abs(apart_s), answer) else "does not change the step time"
+    return [f"Other speeds: {named}{more}. This {cost}."]
 
 
 def _show_memory(memory: MemoryUse, console: Console) -> None:
-    title(console, "what does not fit")
+    title(console, "Offloading")
     if not memory.tensors:
         used, whole = human.memory(memory.peak_bytes), human.memory(memory.capacity_bytes)
-        sentences(console, [f"Nothing: {used} of {whole} used at the peak."])
+        sentences(console, [f"Everything fits in memory: {used} of {whole} used at the peak."])
         return
     tiers = [
         f"{human.memory(tier.peak_bytes)} on the {tier.tier}" for tier in memory.tiers if tier.peak_bytes
@@ -135,9 +137,9 @@ def _show_memory(memory: MemoryUse, console: Console) -> None:
     room = f"{human.memory(memory.peak_bytes)} of {human.memory(memory.capacity_bytes)} used at the peak"
     moved = (
         f"{', '.join([room, *tiers])}: {human.count(len(memory.tensors))} activations with "
-        f"{human.memory(memory.moved_bytes)} leave and come back."
+        f"{human.memory(memory.moved_bytes)} are offloaded and fetched back."
     )
-    free = f"The step would take {human.duration(memory.unlimited_step_s)} if all of it fitted."
+    free = f"With enough memory the step would take {human.duration(memory.unlimited_step_s)}."
     sentences(console, [moved, free])
     grid(console, _moved_rows(memory))
 
@@ -145,12 +147,16 @@ def _show_memory(memory: MemoryUse, console: Console) -> None:
 def _moved_rows(memory: MemoryUse) -> Iterator[tuple[str, ...]]:
     largest = sorted(memory.tensors, key=lambda row: (-row.num_bytes, row.needed_by))
     for row in largest[:MOST_TENSORS]:
-        left = "from the beginning" if row.leaves_after is None else f"after operator {row.leaves_after}"
+        left = (
+            "offloaded from the start"
+            if row.leaves_after is None
+            else f"offloaded after operator {row.leaves_after}"
+        )
         yield (
             f"tensor {row.tensor}",
             human.memory(row.num_bytes),
             f"{left}, to make room for {row.makes_room_for}",
-            f"back after {row.returns_after}, for {row.needed_by}",
+            f"fetched after {row.returns_after}, for {row.needed_by}",
         )
 
 
@@ -165,8 +171,8 @@ def _mean(answer: PlayedStep) -> dict[str, float]:
     return {
         "computing": sum(row.busy_s for row in answer.accelerators) / size,
         **traffic,
-        "waiting for others that compute": sum(row.others_wait_s for row in answer.accelerators) / size,
-        "done before the others": sum(row.over_s for row in answer.accelerators) / size,
+        "waiting for others to compute": sum(row.others_wait_s for row in answer.accelerators) / size,
+        "idle at the end of the step": sum(row.over_s for row in answer.accelerators) / size,
     }
 
 
@@ -192,7 +198,7 @@ def _waiting_sentences(answer: PlayedStep) -> list[str]:
         for name, seconds in waits.items()
     )
     told += [each for each in of_all if each]
-    told = told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
+    told = told or ["No accelerator waits: computation hides all traffic."]
     return [*told, *_done_first(answer)]
 
 
@@ -201,9 +207,13 @@ def _done_first(answer: PlayedStep) -> Iterator[str]:
     idle_s = [row.over_s for row in answer.accelerators if _counts(row.over_s, answer)]
     last = [row.accelerator for row in answer.accelerators if not _counts(row.over_s, answer)]
     if idle_s:
-        who = f"Accelerator {last[0]} is" if len(last) == 1 else f"{human.count(len(last))} accelerators are"
+        who = (
+            f"Accelerator {last[0]} finishes"
+            if len(last) == 1
+            else f"{human.count(len(last))} accelerators finish"
+        )
         mean = human.duration(sum(idle_s) / len(idle_s))
-        yield f"{who} at work last; the others are done {mean} before on average."
+        yield f"{who} last; the others finish {mean} earlier on average."
 
 
 def _traffic(name: str) -> str:
@@ -213,8 +223,8 @@ def _traffic(name: str) -> str:
 def _held_up(row: AcceleratorTime, answer: PlayedStep) -> str:
     each_s = row.held_up_others_s / max(1, answer.num_gpus - 1)
     return (
-        f"Others wait for accelerator {row.accelerator} to compute: {human.duration(row.held_up_others_s)} together, "
-        f"{human.duration(each_s)} each if all of them do."
+        f"Others wait for accelerator {row.accelerator} to compute: {human.duration(row.held_up_others_s)} in total, "
+        f"{human.duration(each_s)} each if all of them wait."
     )
 
 
@@ -224,7 +234,7 @@ def _counts(seconds: float, answer: PlayedStep) -> bool:
 
 def _circuits(circuits: CircuitSummary) -> str:
     return (
-        f"Messages wait {human.duration(circuits.waited_s)} for ports and set-ups, all of them together: "
+        f"Messages wait {human.duration(circuits.waited_s)} in total for ports and set-ups: "
         f"{human.count(circuits.num_set_ups)} set-ups of {human.count(circuits.num_circuits)} circuits."
     )
 

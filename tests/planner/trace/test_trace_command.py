@@ -73,7 +73,7 @@ class TestAnswer:
         asked += ["--collectives", "ring"]
         answer = answered(capsys, *asked)
         assert (len(answer.accelerators), answer.num_played) == (10_240, 1)
-        assert "1 played, each for 10,240 that do the same" in told(capsys, *asked)
+        assert "1 accelerator simulated, each for 10,240 identical ones" in told(capsys, *asked)
 
     def test_circuits_are_set_up_before_gradients_travel(
         self, small: str, capsys: pytest.CaptureFixture[str]
@@ -89,10 +89,7 @@ class TestAnswer:
             parts = row.busy_s + sum(row.traffic_waits_s.values()) + row.others_wait_s + row.over_s
             assert parts == pytest.approx(answer.step_s)
         words = told(capsys, small, "--gpus", "4", "--parallel", "dp", *SLOW_NET, *photonic)
-        assert (
-            "Messages wait 12.0 s for ports and set-ups, all of them together: 4 set-ups of 4 circuits."
-            in words
-        )
+        assert "Messages wait 12.0 s in total for ports and set-ups: 4 set-ups of 4 circuits." in words
 
     def test_decentralised_workers_do_not_wait_for_a_slow_one_that_they_need_not_hear(
         self, small: str, capsys: pytest.CaptureFixture[str]
@@ -159,15 +156,15 @@ class TestAnswer:
         assert answer.memory.moved_bytes == sum(row.num_bytes for row in answer.memory.tensors)
         assert answer.step_s >= whole.step_s
         words = told(capsys, *asked)
-        assert "What does not fit" in words
+        assert "Offloading" in words
         assert "tensor h" in words
 
     def test_a_memory_that_holds_everything_is_said_to_leave_nothing_out(
         self, small: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         words = told(capsys, small, "--gpus", "2", *SLOW_NET, "--offload", "memory=1e9,host=1e9")
-        assert "Nothing: 0.0 GiB of 0.9 GiB used at the peak." in words
-        assert "leave and come back" not in words
+        assert "Everything fits in memory: 0.0 GiB of 0.9 GiB used at the peak." in words
+        assert "are offloaded and fetched back" not in words
 
     def test_copies_stand_in_the_rows_of_their_accelerators(
         self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -323,14 +320,14 @@ class TestWords:
         self, small: str, capsys: pytest.CaptureFixture[str], asked: tuple[str, ...], is_told: bool
     ) -> None:
         text = told(capsys, small, *asked)
-        assert ("Collectives of all sizes reach the whole bandwidth" in text) is is_told
+        assert ("Collectives of every size reach full bandwidth" in text) is is_told
 
     def test_a_slow_accelerator_is_named(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
         text = told(capsys, small, "--gpus", "4", "--parallel", "dp", "--speed", "2=0.5", *SLOW_NET)
         # Three others wait 8.3 ms each, until it has computed.
-        assert "Others wait for accelerator 2 to compute: 24.9 ms together, 8.30 ms each" in text
+        assert "Others wait for accelerator 2 to compute: 24.9 ms in total, 8.30 ms each" in text
         assert re.search(r"Each accelerator waits \S+ ms for all-reduce traffic\.", text)
-        assert "Accelerator 2 is at work last; the others are done 0.500 ms before on average." in text
+        assert "Accelerator 2 finishes last; the others finish 0.500 ms earlier on average." in text
 
     def test_traffic_that_ends_a_step_is_waited_for(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -341,11 +338,14 @@ class TestWords:
         text = told(capsys, str(file), "--gpus", "4", *options)
         # 800 bytes of gradients around a ring of four: 6 steps of 200 bytes.
         assert "Each accelerator waits 12.0 ms for all-reduce traffic." in text
-        assert "done before the others" not in text
+        assert "idle at the end of the step" not in text
         slow = told(capsys, str(file), "--gpus", "4", "--speed", "2=0.5", *options)
-        assert "Not at the speed of the trace: accelerator 2 at 0.5 of it; the step is 24.0 ms longer" in slow
-        assert "Others wait for accelerator 2 to compute: 72.0 ms together, 24.0 ms each" in slow
-        assert "done before the others" not in slow
+        assert (
+            "Other speeds: accelerator 2 at 0.5 of the trace's speed. This makes the step 24.0 ms longer"
+            in slow
+        )
+        assert "Others wait for accelerator 2 to compute: 72.0 ms in total, 24.0 ms each" in slow
+        assert "idle at the end of the step" not in slow
 
     def test_an_interleaved_pipeline_is_named(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -353,13 +353,13 @@ class TestWords:
         file = tmp_path / "layers.json"
         write_trace_file(even(8, 1e-3, 2e-3), file)
         text = told(capsys, str(file), "--gpus", "2", "--parallel", "pp", "--interleaved", "4")
-        assert "2 stages, 2 micro-batches, 4 runs of layers on each stage" in text
+        assert "2 stages, 2 micro-batches, 4 chunks of layers on each stage" in text
 
     def test_hidden_traffic_is_said_to_be_hidden(
         self, small: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         text = told(capsys, small, "--gpus", "1")
-        assert "Nobody waits for anybody: all traffic is hidden behind computing." in text
+        assert "No accelerator waits: computation hides all traffic." in text
 
 
 class TestTimeline:

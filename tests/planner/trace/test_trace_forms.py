@@ -158,7 +158,7 @@ class TestPlay:
         assert main(["trace", "play", str(astra), "--output", str(file), *SLOW_NET]) == 0
         out = capsys.readouterr().out
         assert "step on 4 accelerators: 11.2 ms a step" in out
-        assert "Collectives of all sizes reach the whole bandwidth" in out
+        assert "Collectives of every size reach full bandwidth" in out
         assert "Each accelerator waits 2.45 ms for all-reduce traffic" in out
         assert len(json.loads(file.read_text(encoding="utf-8"))["traceEvents"]) > 4 * 9
 
