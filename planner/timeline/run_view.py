@@ -47,17 +47,15 @@ def show_run(run: RunTimeline, summary: RunSummary, console: Console) -> None:
     width = max(LEAST_COLUMNS, console.width - _INDENT - _LABEL_WIDTH - _SHARE_WIDTH)
     stops = human.counted(len(summary.stops), "interruption")
     length = human.duration(summary.wall_time_s)
-    title(
-        console, f"one run from start to end (replay {run.replication}, seed {run.seed}): {length}, {stops}"
-    )
+    title(console, f"One run (replay {run.replication}, seed {run.seed}): {length}, {stops}")
     console.print(Text(f"{'':{_INDENT + _LABEL_WIDTH}}0{length:>{width - 1}}", style="dim"))
     for line in _lines(run, width):
         console.print(line)
     sentences(console, _legend(run, width))
-    title(console, "breakdown of the wall time")
+    title(console, "Breakdown of the wall time")
     grid(console, _parts(summary))
     if summary.stops:
-        title(console, "costliest interruptions")
+        title(console, "Costliest interruptions")
         grid(console, _costliest(summary))
 
 
@@ -104,7 +102,7 @@ def _legend(run: RunTimeline, width: int) -> Iterator[str]:
     column = human.duration(run.wall_time_s / width)
     yield f"Each character is {column}; darker means more of that row's time ({SHADES.strip()})."
     if not run.has_saves:
-        yield "There are too many saves to show; their time is part of training."
+        yield "There are too many saves to show; their time counts as training."
 
 
 def _parts(summary: RunSummary) -> Iterator[tuple[str, str, str]]:

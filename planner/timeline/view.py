@@ -123,7 +123,7 @@ def show_timeline(timeline: StepTimeline, console: Console) -> None:
     picture = _Picture.of(timeline, max(LEAST_COLUMNS, console.width - _MARGINS))
     stages = human.counted(timeline.num_stages, "stage")
     batches = human.counted(timeline.num_micro_batches, "micro-batch", "micro-batches")
-    title(console, f"one step, stage by stage: {stages}, {batches}, {human.duration(timeline.step_time_s)}")
+    title(console, f"One step by stage: {stages}, {batches}, {human.duration(timeline.step_time_s)}")
     for line in (_heading(picture), *_rows(picture)):
         console.print(line)
     sentences(console, _legend(picture))
@@ -156,7 +156,7 @@ def _rows(picture: _Picture) -> Iterator[Text]:
         if num_stages <= MOST_ROWS or stage < half or stage >= num_stages - half:
             yield _stage_line(picture, stage)
         elif stage == half:
-            yield Text(f"{'':{_INDENT}}... {num_stages - 2 * half} stages between them", style="dim")
+            yield Text(f"{'':{_INDENT}}... {num_stages - 2 * half} stages omitted", style="dim")
 
 
 def _stage_line(picture: _Picture, stage: int) -> Text:
@@ -205,8 +205,8 @@ def _legend(picture: _Picture) -> Iterator[str]:
     yield f"{', '.join(words)}{turns}."
     window = picture.windows[0]
     letter = human.duration((window.end_s - window.start_s) / window.num_columns)
-    yield f"Each letter is {letter} and shows what takes most of that time."
+    yield f"Each letter is {letter} and shows the event that takes most of that time."
     if len(picture.windows) > 1:
         hidden_s = picture.windows[1].start_s - picture.windows[0].end_s
         share = human.percent(hidden_s / timeline.step_time_s)
-        yield f"{human.duration(hidden_s)} in the middle ({share} of the step) are left out; the pattern repeats."
+        yield f"{human.duration(hidden_s)} in the middle ({share} of the step) are omitted; the pattern repeats."

@@ -26,7 +26,7 @@ TITLES = {
     "model_family": "Step time by model family",
     "precision": "Step time by number format",
     "parallelism": "Step time by parallelism",
-    "tier": "Step time by tier of the row",
+    "tier": "Step time by data tier",
 }
 MOST_REASONS = 12
 MOST_CHOICES = 12
@@ -38,9 +38,9 @@ MOST_ROWS = 6
 
 def show(report: Report, console: Console, *, source: str) -> None:
     """Prints the tables of a validation."""
-    console.print(f"Simulated against measured steps: {source}", style="bold")
+    console.print(f"Simulated and measured steps: {source}", style="bold")
     console.print(
-        f"{report.num_rows:,} rows, {report.num_modelled:,} modelled, {report.num_scored:,} with a measured step time"
+        f"{report.num_rows:,} rows, {report.num_modelled:,} of them modelled, {report.num_scored:,} with a measured step time"
     )
     if not report.num_scored:
         console.print("Nothing to score: no modelled row has step_time_s or tokens_per_s_per_gpu.")
@@ -52,9 +52,9 @@ def show(report: Report, console: Console, *, source: str) -> None:
     _show_choices(report.choices, console)
     _show_memory(report.memory, report.memory_verdicts, console)
     _show_reasons("Rows not modelled", report.not_modelled, console)
-    _show_reasons("Cells interpreted with assumptions", report.remarks, console)
+    _show_reasons("Assumptions about cells", report.remarks, console)
     if report.unread_columns:
-        console.print(f"\nUnknown columns: {_columns_text(report.unread_columns)}")
+        console.print(f"\nUnknown columns, ignored: {_columns_text(report.unread_columns)}")
 
 
 def show_whole_runs(console: Console) -> None:
@@ -127,7 +127,7 @@ def _show_worst(found: Sequence[Score], console: Console) -> None:
     known = [score for score in found if score.worst_reason]
     if not known:
         return
-    console.print("\nWorst row of each source, and its possible cause", style="bold")
+    console.print("\nWorst row of each source and its possible cause", style="bold")
     for score in known:
         console.print(
             f"{score.worst_row} ({signed_percent(score.worst_error_fraction, num_decimals=0)}): {score.worst_reason}",
@@ -141,7 +141,7 @@ def _show_choices(found: Sequence[Choice], console: Console) -> None:
     rank = mean_rank_correlation(found)
     ranked = "" if math.isnan(rank) else f"; mean rank correlation {rank:.2f}"
     table = _table(
-        f"Choice among measured designs of one job: {len(found)} jobs, mean regret of the simulated choice "
+        f"Choice among measured designs of the same job: {len(found)} jobs, mean regret of the simulated choice "
         f"{percent(mean_regret_fraction(found))}{ranked}",
         "largest regrets",
         "designs",
@@ -183,11 +183,11 @@ def _verdict_text(verdicts: MemoryVerdicts) -> str:
     ran = verdicts.num_ran_and_fit + wrong + unknown
     failed = verdicts.num_out_of_memory_and_too_large + verdicts.num_out_of_memory_but_simulated_to_fit
     if ran + failed == 0:
-        return "No run has the data to check whether it is simulated to fit in memory."
+        return "No run has the data needed to check simulated memory."
     rows = f" ({', '.join(verdicts.too_large_rows[:MOST_ROWS])}{', ...' if wrong > MOST_ROWS else ''})"
     return (
         f"Of {count(ran)} runs that fit in memory, {count(verdicts.num_ran_and_fit)} are simulated to fit. "
-        f"{count(wrong)} are not{rows if wrong else ''}, {count(verdicts.num_ran_but_far_too_large)} of them by over 5%. "
+        f"{count(wrong)} are not{rows if wrong else ''}, {count(verdicts.num_ran_but_far_too_large)} of them by more than 5%. "
         f"{count(unknown)} do not state their recomputation and would not fit without it. With headroom for "
         f"fragmentation, {count(verdicts.num_ran_but_refused_as_plan)} would be refused as plans. Of {count(failed)} runs "
         f"that ran out of memory, {count(verdicts.num_out_of_memory_and_too_large)} are simulated as too large."
@@ -198,7 +198,7 @@ def _show_reasons(title: str, reasons: Mapping[str, Sequence[str]], console: Con
     if not reasons:
         return
     table = _table(title, "reason", "rows")
-    table.add_column("which")
+    table.add_column("row ids")
     for reason, rows in list(reasons.items())[:MOST_REASONS]:
         more = ", ..." if len(rows) > MOST_NAMES else ""
         table.add_row(Text(reason), str(len(rows)), Text(f"{', '.join(rows[:MOST_NAMES])}{more}"))

@@ -39,16 +39,16 @@ _KIND_WORDS: dict[Kind, str] = {
     Kind.ACCELERATORS: "GPUs and other accelerators",
     Kind.NODES: "servers with these accelerators",
     Kind.FABRICS: "networks between nodes",
-    Kind.MODELS: "published model shapes",
+    Kind.MODELS: "shapes of published models",
     Kind.SITES: "countries, states and cloud regions",
     Kind.RENTS: "accelerator rents, USD per GPU-hour",
-    Kind.FACTORS: "footprints and prices common to all hardware",
+    Kind.FACTORS: "carbon footprints and prices that apply to all hardware",
 }
 _LONGEST_SHOWN = len("1,234,567,890.12")
 """Digits of figures that are not whole numbers; longer ones are rounded."""
 _UNITLESS = ("text", "count", "fraction", "ratio")
 _SOURCES = (
-    "Sources are keys of docs/catalog-sources.md, followed by the place in the source or the derivation."
+    "A source is a key in docs/catalog-sources.md, followed by the place in that source or the derivation."
 )
 
 
@@ -99,7 +99,7 @@ def _show_kinds(console: Console) -> None:
     _show_table(console, ("kind", "entries", ""), rows)
     console.print()
     console.print(
-        Text("capplan catalog KIND lists the entries, capplan catalog KIND NAME shows one with its sources.")
+        Text("`capplan catalog KIND` lists entries; `capplan catalog KIND NAME` shows one with its sources.")
     )
 
 
@@ -157,7 +157,7 @@ def _show_rent(name: str, console: Console) -> None:
     low, mid, high, _ = _rent_cells(Kind.RENTS, name)
     if mid:
         console.print(
-            Text(f"A job without a price uses {low} to {high} per GPU-hour, with {mid} as the middle.")
+            Text(f"A job without its own price uses {low} to {high} per GPU-hour, with a middle of {mid}.")
         )
 
 

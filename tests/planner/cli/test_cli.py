@@ -337,7 +337,7 @@ def test_the_rents_of_an_accelerator_start_with_what_a_job_would_take(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.main(["catalog", "rents", "h100-sxm5-80gb"]) == 0
-    assert "A job without a price uses $" in capsys.readouterr().out
+    assert "A job without its own price uses $" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [[], ["nodes"], ["models", "llama-3.1-70b"], ["sites", "us-iowa"]])

@@ -150,7 +150,7 @@ def test_where_nothing_is_judged_the_command_says_so(
 ) -> None:
     assert main(["validate", "--measured", str(written(tmp_path, OPEN)), "--quiet"]) == OK
     said = capsys.readouterr().out
-    assert "No run has the data to check" in said
+    assert "No run has the data needed to check" in said
     assert "the layout is not given: taken as TP" in said
 
 

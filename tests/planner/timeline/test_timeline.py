@@ -90,12 +90,12 @@ class TestPicture:
         left_out = next(line for line in lines if "in the middle" in line)
         share = float(left_out.split("(")[1].split(" %")[0]) / 100
         assert 0.3 < share < 0.9
-        assert left_out.endswith("of the step) are left out; the pattern repeats.")
+        assert left_out.endswith("of the step) are omitted; the pattern repeats.")
 
     def test_many_stages_are_shown_from_both_ends(self) -> None:
         lines = picture(step_of(LARGE, DEEP))
         assert len(rows_of(lines)) == 24
-        assert "  ... 39 stages between them" in lines
+        assert "  ... 39 stages omitted" in lines
 
     @pytest.mark.parametrize("width", [20, 60, 79, 100, 200])
     @pytest.mark.parametrize(
