@@ -75,7 +75,7 @@ def _show_step(answer: PlayedStep, console: Console, slow: Sequence[str] = ()) -
 def show_links(answer: PlayedStep, console: Console) -> None:
     """Writes the links and circuits that are waited for."""
     if answer.hot_links:
-        title(console, "Links with the longest waits (seconds: wait of an average accelerator)")
+        title(console, "Links with the longest waits, per average accelerator")
         grid(console, _links(answer))
     if answer.circuits is not None:
         title(console, "Circuits with the longest waits, summed over messages")

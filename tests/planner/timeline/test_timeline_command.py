@@ -265,8 +265,8 @@ def test_the_terminal_shows_the_step_the_run_and_the_costliest_interruptions(
     out = capsys.readouterr().out
     lines = out.splitlines()
     assert lines[0] == "bloom-176b: TP4 PP12 DP8"
-    assert any(line.startswith("One step, stage by stage: 12 stages, 128 micro-batches") for line in lines)
-    (heading,) = [line for line in lines if line.startswith("One run from start to end (replay 0, seed 0)")]
+    assert any(line.startswith("One step by stage: 12 stages, 128 micro-batches") for line in lines)
+    (heading,) = [line for line in lines if line.startswith("One run (replay 0, seed 0)")]
     num_stops = int(heading.rpartition(",")[2].split()[0])
     (counts,) = [line for line in lines if line.startswith("  interruptions")]
     assert any(line.split()[0] == "stragglers" for line in lines if line.strip())
