@@ -363,9 +363,9 @@ def test_validation_says_where_the_constants_were_fitted_on_the_very_rows(
 ) -> None:
     asked = ["validate", "--quiet", "--calibration", str(file), "--measured"]
     assert main([*asked, str(written(tmp_path, rows))]) == OK
-    assert "fitted on these very rows" in " ".join(capsys.readouterr().out.split())
+    assert "fitted to these same rows" in " ".join(capsys.readouterr().out.split())
     assert main([*asked, str(written(tmp_path, rows[:2]))]) == OK
-    assert "fitted on these" not in " ".join(capsys.readouterr().out.split())
+    assert "fitted to these" not in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_missing_calibration_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
