@@ -104,11 +104,13 @@ def validation_section() -> str:
     """Returns the section of docs/validation.md."""
     parts = [
         "## Whole runs, predicted cold\n",
-        "Our step time, our goodput and our power for every published run whose layout is known, beside LLMCarbon's prediction",
-        "from the same figures; [whole-runs.md](whole-runs.md) has more, and why the others are not predicted. *Cold* has seen",
-        "nothing of a run but model, work, layout, framework and hardware: its publisher's steps are not in the fit, and the",
-        "rest follows rules that are the same for every run. It is what the runs are judged by; *shipped* has seen what the",
-        "second table says. The published hours of MT-NLG are an estimate.\n",
+        "GPU-hours, step time, goodput and power, predicted for every published run whose layout is known, next to",
+        "LLMCarbon's prediction from the same figures. [whole-runs.md](whole-runs.md) has more, and says why the other runs",
+        "are not predicted.\n",
+        "- *Cold* is the prediction by which accuracy is judged. It knows only model, work, layout, framework and hardware.",
+        "  The publisher's steps are not in the fit, and everything else follows rules that are the same for every run.",
+        "- *Shipped* has also seen what the second table lists.",
+        "- The published hours of MT-NLG are an estimate.\n",
         f"{hours_table()}\n",
         f"{llmcarbon_text()}\n",
         f"{seen_table()}\n",

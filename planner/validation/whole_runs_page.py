@@ -129,10 +129,10 @@ def llmcarbon_text() -> str:
     errors = [energy_mwh * share / known.energy_mwh - 1.0 for share in (1.0, steps_alone)]
     hours_error = off(sixteen_bit_hours / known.gpu_hours - 1.0)
     return f"""\
-LLMCarbon is given the peak of the format that a run computes in. It was made for 16 bits; by the 16-bit peak it says
-{sixteen_bit_hours:,.0f} GPU-hours ({hours_error}) of the run in FP8, and {off(errors[0])} of its energy; {off(errors[1])} where
-only the {MLPERF_STEPS} steps to the target are its work, and not the time of its evaluations. Of a mixture of experts it is
-given the parameters that a token passes through."""
+LLMCarbon is given the peak of the format that a run computes in, although it was made for 16 bits. With the 16-bit peak it
+predicts {sixteen_bit_hours:,.0f} GPU-hours ({hours_error}) for the run in FP8. Its energy is then off by {off(errors[0])},
+or by {off(errors[1])} if only the {MLPERF_STEPS} steps to the target count as the run's work, without the time of
+its evaluations. For a mixture of experts it is given the parameters that a token passes through."""
 
 
 def arithmetic_table() -> str:
@@ -196,15 +196,17 @@ def _fitted() -> str:
     host_w, new_host_w = node("hgx-h100-immersion").host_power_w, node("dgx-b200").host_power_w
     evaluation, collectives = PHASE_FRACTIONS.evaluation, PHASE_FRACTIONS.communication
     return f"""\
-The layout is TP 4, PP 8 with twelve chunks a stage (as in the submissions of this size to v3.0 and v3.1), DP 16, micro-batch
-2. As shipped, little of this is unseen. The constants of training steps are fitted on steps of the same model, layout and
-size that were submitted to v3.0 and v3.1. The power of computation without a limit of H100, {h100:g} of its TDP, and of
-evaluation, {evaluation:g}, are fitted to the meters of this run; the host of its nodes, {host_w:g} W, is solved from the
-same logs, though the LoRA run on one such node (7.16 kW, accelerators at their TDP) gives it alone. Failures and stragglers
-are left out, as one knows of a run that was submitted. That its figures are near shows that the phases add up, not skill.
-Cold, the steps of MLPerf Training are not in the fit, computation draws what it does on B200, {b200:g} of the TDP, and the
-fleet has typical failures and stragglers, which make up most of the difference in energy.
+The layout is TP 4, PP 8 with twelve chunks a stage (as in the submissions of this size to v3.0 and v3.1), DP 16 and
+micro-batch 2.
 
-Fitted to the LoRA run on 8 B200 (MLPerf Training v5.0) are the power of computation of B200 and its host, {new_host_w:g} W;
-to LoRA runs on H100 (v4.0) exposed collectives, {collectives:g}; to starts of jobs (v4.0, v4.1) what host and fans of idle
-nodes draw."""
+- *Shipped:* little of this is unseen, so small errors show that the phases add up, not skill. The constants of training steps
+  are fitted on steps of the same model, layout and size that were submitted to v3.0 and v3.1. Two powers are fitted to the
+  meters of this run: computation without a limit on H100, {h100:g} of its TDP, and evaluation, {evaluation:g}. The host power
+  of its nodes, {host_w:g} W, is solved from the same logs, though the LoRA run on one such node (7.16 kW, accelerators at their
+  TDP) determines it alone. Failures and stragglers are left out, as is known of a run that was submitted.
+- *Cold:* the steps of MLPerf Training are not in the fit. Computation draws the same share of the TDP as on B200, {b200:g}. The
+  fleet has typical failures and stragglers, which cause most of the difference in energy.
+
+Other runs determine further constants: the LoRA run on 8 B200 (MLPerf Training v5.0) the power of computation of B200 and its
+host, {new_host_w:g} W; LoRA runs on H100 (v4.0) exposed collectives, {collectives:g}; starts of jobs (v4.0, v4.1) what host and
+fans of idle nodes draw."""
