@@ -8,9 +8,9 @@
 Names are imported on first use, so `import planner` costs nothing. Where to find what:
 
 text, input, job                   words and units; reading files and arguments, all problems reported at once; job files
-measured, calibration, validation  what rows of measurements mean, constants fitted to them, accuracy of the simulation
+measured, calibration, validation  how rows of measurements are read, constants fitted to them, accuracy of the simulation
 recommended                        an answer as values: designs, the best for each objective, and the files it is written to
-uncertain, what_if, notes          how certain an answer is, other circumstances, reasons and remarks; `grid_conventions`
+uncertain, what_if, notes          how certain an answer is, what-if cases, reasons and remarks; `grid_conventions`
 explain                            why a design is not allowed, and what would help
 one_design, timeline, goodput      one plan in full, its run over time, and its share of productive time; `layer_cut`
 deep, trace, opendc                one plan operator by operator; traced steps on many accelerators; other simulators
@@ -100,7 +100,7 @@ _HOMES = {
 }
 """Module of each public name."""
 
-if not TYPE_CHECKING:  # a type checker would take any name for one that exists
+if not TYPE_CHECKING:  # with __getattr__ in sight, a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:

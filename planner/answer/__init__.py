@@ -1,1 +1,1 @@
-"""How is a job answered? Its designs are searched, one is recommended, and the answer goes where it is wanted."""
+"""How is a job answered? A search finds the best designs, one is recommended, and the answer is written where it is wanted."""

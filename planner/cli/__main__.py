@@ -1,4 +1,4 @@
-"""How is the command run without its name? `python -m planner.cli`."""
+"""How is the command line run as a module? `python -m planner.cli`."""
 
 import sys
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from studies.progress import Report
 
 KERNEL_TABLE, CALIBRATION_FILES = ".csv", (".yaml", ".yml")
-"""What a suffix of --output asks for."""
+"""The suffixes of --output that ask for each kind of file."""
 
 
 @click.command(
@@ -105,7 +105,7 @@ def calibrate(
 def _of_kernels(
     kernels: Path | None, accelerator: str | None, date: str | None, outputs: tuple[Path, ...], report: Report
 ) -> CalibrationAnswer:
-    """Measures the device or reads its kernels, keeps the table before anything is fitted, and fits."""
+    """Measures the device or reads a table of kernels, saves the table, and fits; a failed fit loses no measurement."""
     from planner.calibration.kernels import calibrate_kernels
     from planner.calibration.table import read_kernels, write_kernels
     from studies.progress import Progress
@@ -131,7 +131,7 @@ def _of_kernels(
 
 
 def _check_outputs(outputs: tuple[Path, ...], *, has_table: bool) -> None:
-    """Raises before a measurement of minutes whose result could not be kept."""
+    """Raises if a result could not be written, before minutes are spent on measuring."""
     from planner.calibration.file import check_new_file
 
     known = (*CALIBRATION_FILES, *([KERNEL_TABLE] if has_table else []))

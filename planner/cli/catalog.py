@@ -1,4 +1,4 @@
-"""What do you type to see what is known? `capplan catalog` with a kind, and a name.
+"""What do you type to look up the catalogue? `capplan catalog` with a kind and a name.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
 """
@@ -12,11 +12,11 @@ import click
 from planner.cli.terminal.help import examples
 
 KINDS = ("accelerators", "nodes", "fabrics", "models", "sites", "rents", "factors")
-"""The members of `simulator.catalog.Kind`, which is too heavy to be imported for `--help`."""
+"""The members of `simulator.catalog.Kind`, which is too slow to import for `--help`."""
 
 
 def _names_of_kind(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Returns the entries that a half-typed name may mean, for completion by the shell."""
+    """Returns the entries that a half-typed name may mean, for shell completion."""
     from simulator.catalog import Kind, names
 
     kind = context.params.get("kind")

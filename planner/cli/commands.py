@@ -1,9 +1,9 @@
-"""What do you type? The command line: arguments in, text or JSON on stdout, progress and errors on stderr, an exit code.
+"""What is the command line? Arguments in; text or JSON on stdout, progress and errors on stderr, and an exit code.
 
     0    a recommendation          2    broken input               1    the study or its record failed
-    3    proven: no design fits    130  interrupted                 141  nobody reads the output any more
+    3    proven: no design fits    130  interrupted                 141  the reader of the output has gone
 
-Only click is imported here; everything heavier waits until a command needs it, so that `--help` answers at once.
+Only click is imported here; everything heavier is imported when a command needs it, which keeps `--help` fast.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from planner.cli.validate import validate
 from simulator.errors import CapplanError, InputError, NoSpaceError, system_reason
 
 MOST_SHOWN = 200
-"""Characters of a text that cannot be written."""
+"""Most characters that an error shows of a text that cannot be written."""
 ROOMS = ("planner", "studies", "constraints", "objectives", "simulator")
 
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except UnicodeEncodeError as error:
             return _fail(_not_encoded(error), FAILED)
         except (CapplanError, OSError) as error:
-            # Of a terminal that is closed, click cannot write that it was interrupted.
+            # click cannot report the interrupt on a terminal that has been closed.
             is_interrupted = isinstance(error.__context__, KeyboardInterrupt)
             return _interrupted(arguments) if is_interrupted else _fail(_told(error), FAILED)
         return code if isinstance(code, int) else OK
@@ -108,7 +108,7 @@ for command in (
 
 
 def _check_installation() -> None:
-    """Raises where another distribution has put a package of the same name before one of ours."""
+    """Raises if a package of another distribution shadows one of ours of the same name."""
     ours = Path(__file__).resolve().parents[2]
     for room in ROOMS:
         spec = find_spec(room)
@@ -121,14 +121,14 @@ def _check_installation() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Lets what is written to a stream that was closed before Python began (`>&-`) go nowhere."""
+    """Opens os.devnull in place of streams that were closed before Python started (`>&-`)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  (open until the end)
 
 
 def _interrupted(arguments: Sequence[str] | None) -> int:
-    """Says what an interrupt that ends at once leaves behind."""
+    """Reports what remains after an interrupt that ends the command at once."""
     given = sys.argv[1:] if arguments is None else arguments
     is_study = list(given[:1]) == ["study"]
     kept = "capplan study resume goes on with what was simulated" if is_study else "nothing is kept"
@@ -136,7 +136,7 @@ def _interrupted(arguments: Sequence[str] | None) -> int:
 
 
 def _told(error: CapplanError | OSError) -> str:
-    """Says what failed; where click could not write help to stdout, the system does not say that it is that."""
+    """Says what failed; names stdout if click could not write help, because the system's error does not."""
     *_, (frame, _) = walk_tb(error.__traceback__)
     if isinstance(error, OSError) and frame.f_code is click.echo.__code__:
         return f"stdout cannot be written to: {system_reason(error)}"
@@ -144,14 +144,14 @@ def _told(error: CapplanError | OSError) -> str:
 
 
 def _not_encoded(error: UnicodeEncodeError) -> str:
-    """Says which text cannot be written, such as the name of a file where the locale knows ASCII only."""
+    """Says which text cannot be written, such as a file name in a locale limited to ASCII."""
     text = ascii(error.object if len(error.object) <= MOST_SHOWN else f"{error.object[:MOST_SHOWN]}...")
     way_out = "with PYTHONUTF8=1, in a UTF-8 locale (LC_ALL=C.UTF-8), or with names in ASCII it can"
     return f"{text} cannot be written in this locale, whose names are in {sys.getfilesystemencoding()}; {way_out}"
 
 
 def _fail(message: str, code: int) -> int:
-    """Says why the command failed, unless nobody can hear it, and returns the exit code."""
+    """Reports why the command failed, if stderr can be written to, and returns the exit code."""
     with suppress(OSError):
         click.echo(f"Error: {message}", err=True)
     return code

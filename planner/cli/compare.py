@@ -1,4 +1,4 @@
-"""What do you type to see what is different, and why? `capplan compare` with studies, answers, jobs and plans.
+"""What do you type to see how answers differ, and why? `capplan compare` with studies, answers, jobs and plans.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
 """

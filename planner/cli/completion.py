@@ -8,7 +8,7 @@ from planner.cli.terminal.help import examples
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_CAPPLAN_COMPLETE"
-"""By which the shell asks capplan for completions; click derives it from the name of the program."""
+"""Environment variable by which the shell asks for completions; click derives it from the program's name."""
 
 
 @click.command(

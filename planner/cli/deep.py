@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FAST, DEEP = DEPTHS = ("fast", "deep")
 LINK_KINDS = ("scale-up", "card", "leaf")
-"""`simulator.deep.plans.plan_cluster.LinkKind`, which is too heavy to be imported for `--help`."""
+"""The values of `simulator.deep.plans.plan_cluster.LinkKind`, which is too slow to import for `--help`."""
 
 
 def _file_of_network(_context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
@@ -76,23 +76,23 @@ _OPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Deep:
-    """The depth, and what only the deep one knows: the values of `deep_options`."""
+    """The depth, and the settings of the deep one: the values of `deep_options`."""
 
     depth: str
     speeds: Mapping[int, float]
-    """Of accelerators that are slower or faster."""
+    """Speed factors of slower or faster accelerators, by rank."""
     slow_links: Mapping[str, float]
-    """Shares that are left of links."""
+    """Remaining share of the bandwidth of degraded links, by link."""
     network_file: Path | None
     collectives: str
     unfolded: bool
-    """Whether every message of every accelerator is played."""
+    """Whether every message of every accelerator is simulated."""
 
     def request(self, plan: Plan | Mapping[str, object]) -> DeepRequest:
-        """Returns what is asked of a plan.
+        """Returns the request for a plan.
 
         Raises:
-            click.UsageError: a link is none of the offer's network.
+            click.UsageError: a link does not exist in the offer's network.
             InputError: the network file is broken.
         """
         from planner.deep.answer import DeepRequest
@@ -137,11 +137,11 @@ class Deep:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the step is played at the deep depth."""
+        """Whether the step is simulated at the deep depth."""
         return self.depth == DEEP
 
     def refuse(self) -> None:
-        """Raises `click.UsageError` where anything was given that the fast depth does not know."""
+        """Raises `click.UsageError` if an option was given that the fast depth does not have."""
         given = {
             "--speed": self.speeds,
             "--slow-link": self.slow_links,
@@ -155,12 +155,12 @@ class Deep:
 
 
 def deep_options(command: Command) -> Command:
-    """Adds the depth and what only the deep one knows to a command, which gets them as `deep`."""
+    """Adds the depth and the options of the deep one to a command, which receives them as `deep`."""
     return gathered(command, _OPTIONS, "deep", Deep)
 
 
 def refuse_run_options(planned: PlannedJob, *, no_sensitivities: bool) -> None:
-    """Raises `click.UsageError` where options of a run were given to the deep depth, which plays one step."""
+    """Raises `click.UsageError` if options of a run were given to the deep depth, which simulates one step."""
     given = {
         "--scheme": planned.scheme,
         "--interval": planned.interval,
@@ -183,15 +183,15 @@ def play_deep(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Plays a step, prints the answer, and writes its events where they were asked for.
+    """Simulates a step, prints the answer, and writes its events if a file is named.
 
     Args:
         job: the job.
         plan: the decisions.
-        deep: on what it is played, and what is slow.
-        file: of the events; none by default.
+        deep: the network of the simulation, and what is slow in it.
+        file: file for the events; none by default.
         as_json: whether the answer is printed as JSON.
-        quiet: whether no progress is shown.
+        quiet: whether to hide progress.
     """
     from planner.cli.options.names import PLAN_FIELDS, options_named
     from planner.cli.terminal.output import quiet_libraries, tell, tell_timeline, working

@@ -1,4 +1,4 @@
-"""Where does `capplan` begin and end? It imports little, so that an interrupt while the rest is imported has its code, too."""
+"""Where does `capplan` begin and end? It imports little, so that an interrupt during later imports also exits with its code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STDERR = 2
 
 
 def main() -> int:
-    """Runs the command line and returns its exit code, which no signal changes any more while Python ends."""
+    """Runs the command line and returns its exit code; signals can no longer change it while Python shuts down."""
     with signals_interrupt(afterwards=signal.SIG_IGN):
         return _code()
 
@@ -22,7 +22,7 @@ def _code() -> int:
     try:
         from planner.cli.commands import main as run
     except KeyboardInterrupt:
-        with suppress(OSError):  # of a terminal that is closed
+        with suppress(OSError):  # the terminal has been closed
             os.write(_STDERR, b"Error: interrupted; nothing is kept\n")
         return INTERRUPTED
     return run()

@@ -73,7 +73,7 @@ class Question:
 
 
 def _question_options(command: Command) -> Command:
-    """Adds what is asked about a job to a command, which gets it as `question`."""
+    """Adds the options on what is asked about a job to a command, which receives them as `question`."""
     return gathered(command, _QUESTION, "question", Question)
 
 
@@ -112,7 +112,7 @@ def explain(*, subject: str | None, question: Question, as_json: bool, quiet: bo
 
 
 class _Explanation(NamedTuple):
-    """What is answered, and how a person reads it."""
+    """An answer, and how it is shown to a person."""
 
     answer: Record
     show: Callable[[Console], None]
@@ -120,7 +120,7 @@ class _Explanation(NamedTuple):
 
 
 def _is_job(subject: str) -> bool:
-    """Returns whether the path of a job is meant, and not the name of a constraint, as which a folder may be called."""
+    """Returns whether the path of a job is meant; a folder may have the name of a constraint, which then is meant."""
     from constraints.registry import CONSTRAINTS
     from planner.input.yaml_text import FILE_SUFFIXES
 
@@ -130,7 +130,7 @@ def _is_job(subject: str) -> bool:
         path = Path(subject)
         if not path.is_dir():
             return path.exists()
-    except OSError:  # no name of a file: too long
+    except OSError:  # too long for a file name
         return False
     return subject not in CONSTRAINTS
 

@@ -1,4 +1,4 @@
-"""What do you type to ask for a goodput? `capplan goodput` with the numbers of a run, or with a job and a plan.
+"""What do you type to compute a goodput? `capplan goodput` with the numbers of a run, or with a job and a plan.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
 """

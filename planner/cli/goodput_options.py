@@ -1,4 +1,4 @@
-"""Which arguments does `capplan goodput` take? The numbers of a run, or a job and a plan that they follow from.
+"""Which arguments does `capplan goodput` take? The numbers of a run, or a job and a plan from which they follow.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
 """
@@ -17,7 +17,7 @@ from planner.text.interval_text import Interval
 from simulator.units import DAY
 
 POLICIES = ("skip", "wait", "widen")
-"""The values of `planner.goodput.answer.Policy`, which is too heavy to be imported for `--help`."""
+"""The values of `planner.goodput.answer.Policy`, which is too slow to import for `--help`."""
 MOST_DAYS = 1e7
 """Below `planner.goodput.answer.LONGEST_S`."""
 
@@ -34,9 +34,9 @@ OPTION_NAMES = {
     "seed": "--seed",
     "work_s": "--work-s",
 }
-"""Under which name each field of `planner.goodput.answer.RunInputs` is given."""
+"""The option that gives each field of `planner.goodput.answer.RunInputs`."""
 _TYPED = {"tax_fraction": ("tax",), "work_s": ("work_s", "work_days")}
-"""Parameters that give a field which is not called like them."""
+"""Parameters of each field that has another name than its parameters."""
 
 _NUMBERS = (
     click.option("--mtbf-s", type=float, help="Mean time between failures; required without --job."),
@@ -135,11 +135,11 @@ class RunNumbers:
 
     @property
     def names(self) -> dict[str, str]:
-        """Returns under which option each field of a run was given."""
+        """Returns the option by which each field of a run was given."""
         return OPTION_NAMES if self.work_days is None else {**OPTION_NAMES, "work_s": "--work-days"}
 
     def values(self) -> dict[str, object]:
-        """Returns the fields of a run, without those that a job says in other words."""
+        """Returns the fields of a run, without those that a job expresses in other words."""
         return {
             "stall_s": self.stall_s,
             "commit_s": self.commit_s,
@@ -161,7 +161,7 @@ class RunNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class AskedJob:
-    """A job and a plan as they were typed: the values of `job_options`."""
+    """A job and a plan as typed: the values of `job_options`."""
 
     job: str | None
     plan: str | None
@@ -169,7 +169,7 @@ class AskedJob:
     overrides: tuple[str, ...]
 
     def extra(self) -> list[str]:
-        """Returns the options that say something about a job."""
+        """Returns the given options that only apply to a job."""
         is_calibrated = click.get_current_context().meta.get(CALIBRATION) is not None
         values = {
             "--plan": self.plan,
@@ -180,17 +180,17 @@ class AskedJob:
 
 
 def number_options(command: Command) -> Command:
-    """Adds the numbers of a run to a command, which gets them as `run`."""
+    """Adds the numbers of a run to a command, which receives them as `run`."""
     return gathered(command, _NUMBERS, "run", RunNumbers)
 
 
 def job_options(command: Command) -> Command:
-    """Adds a job and a plan to a command, which gets them as `asked`."""
+    """Adds a job and a plan to a command, which receives them as `asked`."""
     return gathered(command, _JOB, "asked", AskedJob)
 
 
 def check_combination(run: RunNumbers, asked: AskedJob) -> None:
-    """Raises where the options do not say exactly one thing: a run in numbers, or a job with a plan."""
+    """Raises unless the options give exactly one of the two: a run in numbers, or a job with a plan."""
     has_numbers, has_job = run.mtbf_s is not None, asked.job is not None
     if has_numbers and has_job:
         raise click.UsageError(

@@ -1,4 +1,4 @@
-"""What do you type to begin? `capplan init` asks a few questions and writes a job file that loads.
+"""What do you type to begin? `capplan init`, which asks a few questions and writes a valid job file.
 
 Only click is imported here; the catalogue waits until the command runs, as in `planner.cli.commands`.
 """
@@ -34,7 +34,7 @@ OPTIONS = {
     "power-w": ("NUMBER", "Limit of the facility's power in watts, such as 3M."),
     "objectives": ("NAME,...", "Objectives to minimize: time_to_train, cost, energy, carbon."),
 }
-"""By the names of `planner.job.init_job.QUESTIONS`: what to write, and the help."""
+"""Metavar and help of each option, by the names of `planner.job.init_job.QUESTIONS`."""
 SCHEMA_FILE = "job.schema.json"
 
 
@@ -108,7 +108,7 @@ def _tell(file: Path, schema: Path | None, *, as_json: bool) -> None:
 
 
 def _check_options(options: Mapping[str, str | None], *, is_asking: bool) -> None:
-    """Raises `InputError` with every rule that what was typed breaks, before anything is asked."""
+    """Raises `InputError` with every rule that the typed options break, before anything is asked."""
     from planner.job.init_job import QUESTIONS
     from simulator.errors import InputError
 
@@ -130,7 +130,7 @@ def _check_options(options: Mapping[str, str | None], *, is_asking: bool) -> Non
 
 
 def _answered(question: Question, text: str | None, answers: Answers, *, is_asking: bool) -> str:
-    """Returns a checked answer: the given one, the one that is typed, or the default."""
+    """Returns a checked answer: the one given as an option, the one typed at the prompt, or the default."""
     from simulator.errors import InputError
 
     def checked(typed: str) -> str:
@@ -182,7 +182,7 @@ def _write_job(file: Path, text: str, *, force: bool) -> None:
 
 
 def _write_schema(path: Path) -> Path | None:
-    """Writes the schema; a file of that name that is no schema of ours stays."""
+    """Writes the schema; a file of that name that is not a schema of capplan is left unchanged."""
     from planner.input.own_files import replacing
     from planner.schemas import JOB, schema_text
 

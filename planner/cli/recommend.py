@@ -1,4 +1,4 @@
-"""What do you type to get a cluster recommended? `capplan recommend` with a job.
+"""What do you type to have a cluster recommended? `capplan recommend` with a job.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
 """
@@ -45,25 +45,25 @@ _FILES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """What is written beside the answer: the values of `_file_options`."""
+    """The files that are written in addition to the answer: the values of `_file_options`."""
 
     output: Path | None
     front_format: FrontFormat | None
 
     def check(self) -> None:
-        """Raises `click.UsageError` where a format is asked for and no folder."""
+        """Raises `click.UsageError` if a format is given without a folder."""
         if self.front_format and self.output is None:
             raise click.UsageError(
                 "--format sets the format of the front under --output: give --output DIR, too"
             )
 
     def written(self) -> list[Path]:
-        """Returns the files that are there once the answer is written."""
+        """Returns the files that exist once the answer is written."""
         return sorted(path for path in self.output.iterdir() if path.is_file()) if self.output else []
 
 
 def _file_options(command: Command) -> Command:
-    """Adds what is written beside the answer to a command, which gets it as `files`."""
+    """Adds the options on files to a command, which receives them as `files`."""
     return gathered(command, _FILES, "files", Files)
 
 

@@ -76,13 +76,13 @@ def report(
 
 
 def _default_target(study: str, kind: str) -> Path:
-    """A file or folder in the working folder that is called like the study."""
+    """A file or folder in the working folder, named after the study."""
     stem = Path(study).stem or "report"
     return Path(f"{stem}-figures" if kind in ("png", "svg") else f"{stem}-report.{kind}")
 
 
 def _written(make: Callable[[], DrawnReport], target: Path, kind: str, names: tuple[str, ...]) -> list[Path]:
-    """Writes a report, which is not made before it is known that it can be written."""
+    """Makes and writes a report, once it is known that the target can be written."""
     from planner.report.files import check_target, write_page, write_pictures, write_record
 
     match kind:
@@ -96,7 +96,7 @@ def _written(make: Callable[[], DrawnReport], target: Path, kind: str, names: tu
 
 
 def _report_of(study: str, folder: Path, progress: Report) -> DrawnReport:
-    """The report of a folder where there is one of that name, else of a study."""
+    """The report of the folder of that name if it exists, else of the study."""
     from planner.report.sources import report_of_folder, report_of_study
     from studies.files.store import StudyStore
 

@@ -1,4 +1,4 @@
-"""What do you type to see which form files and answers have? `capplan schema` with the name of one.
+"""What do you type to see the schema of a file or an answer? `capplan schema` with its name.
 
 Only click is imported here; the types wait until the command runs, as in `planner.cli.commands`.
 """
@@ -41,9 +41,9 @@ SCHEMA_NAMES = (
     "init",
     "opendc-failures",
 )
-"""`planner.schemas.NAMES`, which is too heavy to be imported for `--help`."""
+"""The same as `planner.schemas.NAMES`, which is too slow to import for `--help`."""
 _WIDTH = 76
-"""Columns of a paragraph of help."""
+"""Width of a paragraph of help, in columns."""
 
 
 @click.command(

@@ -94,7 +94,7 @@ def simulate(
 
 
 def _write_timeline(answer: SimulatedDesign, step: StepTimeline | None, file: Path) -> None:
-    """Writes the timeline, and says on stderr where it is or why there is none."""
+    """Writes the timeline, and reports on stderr where it is or why there is none."""
     from planner.cli.terminal.output import tell_timeline
     from planner.recommended.design_words import layout
     from planner.timeline.file import write_timeline

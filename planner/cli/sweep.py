@@ -1,4 +1,4 @@
-"""What do you type to see how size and checkpoints change a job? `capplan sweep` with a grid of designs.
+"""What do you type to see how cluster size and checkpointing affect a job? `capplan sweep` with a grid of designs.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
 """
@@ -74,7 +74,7 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
 
 
 def _rows(grid: Sweep, folder: Path, report: Report, should_stop: Stop) -> tuple[list[Row], bool]:
-    """Returns the rows of a sweep, those of the points until Ctrl-C, and whether these are all."""
+    """Returns the rows of the points simulated before the end or Ctrl-C, and whether these are all."""
     from planner.sweep.grid import num_points, run_sweep
     from planner.sweep.table import point_rows
     from studies.progress import Progress

@@ -1,4 +1,4 @@
-"""What do you type to see a step and a run as they pass? `capplan timeline` with a job and the decisions.
+"""What do you type to see a step and a run over time? `capplan timeline` with a job and the decisions.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
 """
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from simulator.step.timeline import StepTimeline
 
 LAST_REPLAY = 399
-"""`planner.uncertain.uncertainty.NUM_REPLAYS` less one: the spread of an answer is made of these replays."""
+"""`planner.uncertain.uncertainty.NUM_REPLAYS` less one: the spread of an answer comes from these replays."""
 STEP, RUN, BOTH = DRAWN = ("step", "run", "both")
-"""What a file may hold. A viewer shows all of it at once, so that beside a run of days a step cannot be seen."""
+"""What a file may hold. A viewer shows everything on one time axis, where a step is invisible next to a run of days."""
 
 
 @click.command(
@@ -101,7 +101,7 @@ def timeline(
 
 @dataclass(frozen=True, kw_only=True)
 class _Played:
-    """One step and one run of a plan; `step` is missing where it has too many passes to be drawn."""
+    """One step and one run of a plan; `step` is `None` if it has too many passes to draw."""
 
     found: SimulatedDesign
     plan: Plan
@@ -167,7 +167,7 @@ def _no_step(what: str) -> Exception:
 
 
 def _plan_that_runs(found: SimulatedDesign) -> Plan:
-    """Returns the plan of an answer; raises with what it breaks where it cannot be run."""
+    """Returns the plan of an answer; raises with the violated rules if it cannot be run."""
     from simulator.errors import InputError, Problem
 
     if found.design is None or found.plan is None:

@@ -63,11 +63,11 @@ def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
 
 @contextmanager
 def _ended_by_ctrl_c() -> Iterator[None]:
-    """Ctrl-C is how the interface is stopped, also while it starts."""
+    """Context in which Ctrl-C is no error: it is how the interface is stopped, even while it starts."""
     try:
         yield
     except KeyboardInterrupt:
-        with suppress(OSError):  # of a terminal that was closed
+        with suppress(OSError):  # the terminal has been closed
             click.echo("Stopped.", err=True)
 
 

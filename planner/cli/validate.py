@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 ROWS_AT_ONCE = 20
-"""Rows between two moments of progress."""
+"""Rows between two progress reports."""
 
 
 @click.command(
@@ -82,7 +82,7 @@ def _calibration() -> Calibration | None:
 
 
 def _whether_fitted_on(measured: Path | None, calibration: Calibration) -> str:
-    """Says where the constants were fitted on the very rows, so that their errors are too good."""
+    """Returns a warning if the constants were fitted to these rows, which makes the errors too small; else nothing."""
     import hashlib
 
     is_own = measured and hashlib.sha256(measured.read_bytes()).hexdigest() == calibration.source_sha256
@@ -94,7 +94,7 @@ def _whether_fitted_on(measured: Path | None, calibration: Calibration) -> str:
 
 
 def _entries(rows: Sequence[Row | Unmodelled], tell: Report, calibration: Calibration | None) -> list[Entry]:
-    """Returns the rows with their simulation, some at a time, so that one sees how far it is."""
+    """Returns the rows with their simulations; works in batches, so that progress is visible."""
     from planner.validation.comparison import entries_of
     from planner.validation.interval import development_residuals
     from studies.progress import Progress

@@ -1,1 +1,1 @@
-"""What is different between answers, and what makes the difference?"""
+"""How do answers differ, and what causes each difference?"""

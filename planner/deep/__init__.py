@@ -1,1 +1,1 @@
-"""What does the deep depth say about a plan, operator by operator and flow by flow?"""
+"""What does the deep simulation show about a plan, operator by operator and flow by flow?"""

@@ -1,1 +1,1 @@
-"""Why may a design not exist, and what would help? Constraints, checks, proofs."""
+"""Why is a design not allowed, and what would help? Constraints, checks, proofs."""

@@ -1,1 +1,1 @@
-"""What share of its time does a run with saves and failures make good?"""
+"""What share of its time does a run with saves and failures spend productively?"""

@@ -1,1 +1,1 @@
-"""What does a job file say? Its forms, defaults and contradictions, down to a `Job` of the simulator."""
+"""How does a job file become a `Job` of the simulator? Short forms, defaults, and checks for contradictions."""

@@ -1,1 +1,1 @@
-"""What would this very plan come to? One design in full, what it holds where, and what simpler models say of it."""
+"""What would one given plan cost, take and need? Its figures in full, memory by stage, and what simpler models predict."""

@@ -1,1 +1,1 @@
-"""What does a planner show to others? The report: one HTML page with every design, figure and source."""
+"""How can an answer be shown to others? As a report: one HTML page with every design, figure and source."""

@@ -1,1 +1,1 @@
-"""What can be done with a study on disk? Show, resume, merge and export it."""
+"""What can be done with a study on disk? It can be shown, resumed, merged and exported."""

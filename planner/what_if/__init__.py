@@ -1,1 +1,1 @@
-"""What if the run paused, waited, was capped or stood elsewhere? Cases that a job asks for."""
+"""What if the run paused, started later, was power-capped or ran elsewhere? Cases that a job asks for."""

@@ -1,1 +1,1 @@
-"""Which options do several commands share, and how are they read? As values, each checked, none passed over."""
+"""Which options do several commands share, and how are they read? As checked values, none silently ignored."""

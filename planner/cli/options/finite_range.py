@@ -1,4 +1,4 @@
-"""Which numbers may an option take? Those of a range, without "nan", which is above no bound and below none.
+"""Which numbers may an option take? Those of a range, but not "nan", which violates neither bound.
 
 Only click is imported here: the command line is built with it.
 """
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class FiniteRange(click.FloatRange):
-    """Numbers of a range; `click.FloatRange` lets "nan" pass, and infinity where an end is open."""
+    """Finite numbers of a range; `click.FloatRange` accepts "nan", and infinity if an end is open."""
 
     def convert(self, value: float, param: Parameter | None, ctx: Context | None) -> float:
-        """Returns the number; raises `click.BadParameter` for one outside of the range, or none."""
+        """Returns the number; raises `click.BadParameter` if it is outside the range or not a number."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value} is no finite number.", param, ctx)

@@ -1,4 +1,4 @@
-"""How does a command get options that belong together? As one value, in the place of an argument for each."""
+"""How does a command receive options that belong together? As one value instead of an argument for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def with_options(command: Command, options: Sequence[Option]) -> Command:
-    """Adds options and arguments to a command, which shows them in this order."""
+    """Adds options and arguments to a command; its help shows them in this order."""
     made: Callable[..., Any] = command
     for option in reversed(options):
         made = option(made)
@@ -21,13 +21,13 @@ def with_options(command: Command, options: Sequence[Option]) -> Command:
 
 
 def gathered(command: Command, options: Sequence[Option], name: str, kind: type[Any]) -> Command:
-    """Adds options to a command, and hands it their values as one.
+    """Adds options to a command, which receives their values as one record.
 
     Args:
         command: the function of the command.
-        options: what is added, in the order in which it is shown.
-        name: argument of `command` that gets the value.
-        kind: dataclass of the value; its fields are called like the parameters of the options.
+        options: the options, in the order in which they are shown.
+        name: argument of `command` that receives the record.
+        kind: dataclass of the record; its fields have the names of the options' parameters.
     """
 
     @wraps(command)

@@ -1,4 +1,4 @@
-"""Which options did somebody type, and which of those would nobody read? They are refused instead of being passed over.
+"""Which options were typed, and which of them would have no effect? Those are refused instead of being ignored.
 
 Only click is imported here: the command line is built with it.
 """
@@ -16,18 +16,18 @@ NETWORK_OF: Mapping[str, str] = {
     "ports": "photonic",
     "set_up": "photonic",
 }
-"""Networks that alone read a parameter."""
+"""The only networks that read each parameter."""
 KINDS = ("ring", "switch", "full", "nodes", "photonic")
-"""What `--network` names; all else is a file."""
+"""Values of `--network` that name a kind of network; any other value is a file."""
 
 
 def is_given(name: str) -> bool:
-    """Returns whether a parameter of the running command was typed, be it with its default."""
+    """Returns whether a parameter of the running command was typed, even if with its default value."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def refuse_unread_of_network(network: str) -> None:
-    """Raises `click.UsageError` where an option of another network was typed, or one that the network file says."""
+    """Raises `click.UsageError` if a typed option belongs to another network, or is set by the network file."""
     if network not in KINDS:
         for name in ("bandwidth", "latency", "ramp", *NETWORK_OF):
             if is_given(name):
@@ -43,7 +43,7 @@ def refuse_unread_of_network(network: str) -> None:
 
 
 def refuse_unread_of_rules(rules: str, parallel: str) -> None:
-    """Raises `click.UsageError` where an option was typed that the rules, or decentralised workers, do not have."""
+    """Raises `click.UsageError` if a typed option does not exist under these rules, or for decentralised workers."""
     unread: tuple[str, ...] = ()
     about = "--rules triosim covers"
     if rules == "triosim":
@@ -57,5 +57,5 @@ def refuse_unread_of_rules(rules: str, parallel: str) -> None:
 
 
 def option(name: str) -> str:
-    """Returns what a parameter is called on the command line."""
+    """Returns the name of a parameter on the command line."""
     return f"--{name.replace('_', '-')}"

@@ -1,7 +1,7 @@
-"""What does somebody at a terminal call what a message names? Arguments and fields of the simulator, as options.
+"""Which option stands for an argument or field that a message names? Messages at a terminal name options instead.
 
-Commands differ in what is typed: the accelerators of a plan are the product of its degrees, those of played traces the files.
-What a file says keeps the name that it has there.
+The options depend on the command: the number of accelerators is the product of a plan's degrees, or the number of traces that
+are replayed. Fields that come from a file keep the names that they have there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OTHERWISE_TYPED: Mapping[str, str] = {
     "slow_links": "--slow-link",
     "speeds": "--speed",
 }
-"""What is typed for an argument, where the option is not called like it."""
+"""The option for each argument whose option has another name."""
 
 TRACE_FIELDS: Mapping[str, str] = {
     "num_gpus": "--gpus",
@@ -56,22 +56,22 @@ TRACE_FIELDS: Mapping[str, str] = {
     "staleness": "--hop staleness",
     "skip_behind": "--hop skip",
 }
-"""Options of the commands that divide an operator trace, by field of the simulator."""
+"""Options of the commands that divide an operator trace, by the simulator's field."""
 PLAYED_TRACES: Mapping[str, str] = {
     name: TRACE_FIELDS[name] for name in ("collectives", "slow_links", "num_ports", "set_up_s")
 } | {"num_gpus": "accelerators"}
-"""Options of the command that plays Chakra traces, whose files say how many accelerators there are."""
+"""Options of the command that replays Chakra traces, whose number of files is the number of accelerators."""
 PLAN_FIELDS: Mapping[str, str] = {
     name: TRACE_FIELDS[name] for name in ("collectives", "slow_links", "speed")
 } | {kind: f"--slow-link {kind}" for kind in ("scale-up", "card", "leaf")}
 """Options of a plan at the deep depth."""
 
 VALUES: Mapping[tuple[str, str], str] = {("sync", "sharded"): "fsdp"}
-"""What is typed for a value of a field, where that is another word."""
+"""The word to type for a value of a field, if it differs."""
 
 
 def as_typed(argument: Argument) -> str:
-    """Returns what is typed for an argument, with the value that is to be given.
+    """Returns the option for an argument, with the value that it should have.
 
     Example:
         >>> as_typed(Argument("rules", "triosim")), as_typed(Argument("tracking", "False"))
@@ -84,18 +84,18 @@ def as_typed(argument: Argument) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Returns the message of an error as it is read at a terminal."""
+    """Returns the message of an error, with options in the place of arguments."""
     return error.told(as_typed) if isinstance(error, CapplanError) else str(error)
 
 
 def in_options(text: str) -> str:
-    """Returns a text as it is read at a terminal."""
+    """Returns a text with options in the place of arguments."""
     return told(text, as_typed)
 
 
 @contextmanager
 def options_named(fields: Mapping[str, str]) -> Iterator[None]:
-    """Lets refusals of what a command was asked name its options instead of fields of the simulator."""
+    """Makes errors about a command's input name its options instead of the simulator's fields."""
     try:
         yield
     except InputError as error:

@@ -1,4 +1,4 @@
-"""What do you type to say what joins the accelerators? A kind of network or a network file, slow links, algorithms.
+"""What do you type to describe the network between accelerators? Its kind or a network file, slow links, algorithms.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
 """
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from planner.trace.request import TraceRequest
 
 ALGORITHMS = ("auto", "nccl", "ring", "tree", "hierarchical", "halving-doubling", "direct")
-"""`simulator.deep.collectives.collective_forms.Algorithm`, which is too heavy to be imported for `--help`."""
+"""The values of `simulator.deep.collectives.collective_forms.Algorithm`, which is too slow to import for `--help`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """What joins the accelerators: the values of `NETWORK_OPTIONS`."""
+    """The network between the accelerators: the values of `NETWORK_OPTIONS`."""
 
     network: str
     bandwidth: float
@@ -74,7 +74,7 @@ def _kind_or_file(_context: click.Context, _option: click.Parameter, value: str)
 def _slow_links(
     _context: click.Context, _option: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, float]:
-    """Returns `LINK=SHARE` as links and shares."""
+    """Returns `LINK=SHARE` texts as shares by link."""
     found: dict[str, float] = {}
     for value in values:
         parts = re.fullmatch(rf"([^=]{{1,60}})={FACTOR}", value, re.ASCII)
@@ -91,7 +91,7 @@ def _slow_links(
 
 
 def slow_link_option(meaning: str) -> Callable[[Command], Command]:
-    """Returns the option of links that have only a share of their bandwidth, which a command gets as `slow_links`."""
+    """Returns the option for links with only a share of their bandwidth; a command receives them as `slow_links`."""
     return click.option(
         "--slow-link",
         "slow_links",
@@ -103,7 +103,7 @@ def slow_link_option(meaning: str) -> Callable[[Command], Command]:
 
 
 def collectives_option(meaning: str) -> Callable[[Command], Command]:
-    """Returns the option that forces an algorithm of collectives."""
+    """Returns the option that forces one collective algorithm."""
     return click.option(
         "--collectives", type=click.Choice(ALGORITHMS), default="auto", show_default=True, help=meaning
     )

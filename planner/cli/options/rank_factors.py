@@ -1,4 +1,4 @@
-"""How are accelerators of another speed named on the command line? As `RANK=FACTOR`, each once."""
+"""How are slower or faster accelerators given on the command line? As `RANK=FACTOR`, each rank once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable
 import click
 
 FACTOR = r"(\d{1,4}(?:\.\d{1,12})?|\.\d{1,12})"
-"""A factor in such a pair: digits with or without a fraction, without a sign or an exponent."""
+"""The factor of such a pair: digits with or without a fraction, without sign or exponent."""
 IN_DIGITS = "in digits, at least 0.000000000001"
-"""How such a factor is written, and the smallest one above zero."""
+"""How such a factor must be written, and the smallest one above zero; for messages."""
 
 Callback = Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[int, float]]
 
 
 def speeds_over(other: str) -> Callback:
-    """Returns the callback of an option that reads speeds over another one, as in `its speed over the usual one`."""
+    """Returns the callback of an option that reads speeds relative to another, such as `the usual one`."""
 
     def speeds(
         _context: click.Context, _option: click.Parameter, values: tuple[str, ...]

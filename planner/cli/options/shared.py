@@ -1,4 +1,4 @@
-"""Which arguments do several commands have in common? A job file, values that replace its own, a plan, and a seed."""
+"""Which arguments do several commands share? A job file, values that replace its own, a plan, and a seed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST_SEED = 2**32 - 1
 
 job_argument = click.argument("job", type=click.Path(), metavar="JOB.yaml")
 CALIBRATION = "calibration file"
-"""Where the option of a calibration leaves it, in `click.Context.meta`."""
+"""Key in `click.Context.meta` under which the calibration option stores the file."""
 
 
 def _remember_calibration(context: click.Context, _: click.Parameter, value: Path | None) -> None:
@@ -32,7 +32,7 @@ def _remember_calibration(context: click.Context, _: click.Parameter, value: Pat
 def _with_calibration(
     context: click.Context, _: click.Parameter, overrides: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Returns the values that replace those of a job, the calibration first: paths in jobs start at the job's folder."""
+    """Returns a job's overrides, the calibration first; its path is absolute, as relative ones start at the job's folder."""
     file: Path | None = context.meta.get(CALIBRATION)
     return overrides if file is None else (f"calibration={json.dumps(str(file.absolute()))}", *overrides)
 
@@ -51,7 +51,7 @@ calibration_option = click.option(
 def job_values_options(
     meaning: str = "Replace a value of the job, such as limits.budget_usd=4e6; may be repeated.",
 ) -> Callable[[Command], Command]:
-    """Returns --set, and --calibration, which is one more value of the job."""
+    """Returns --set and --calibration; the latter is one more override of the job."""
     values = click.option(
         "--set", "overrides", multiple=True, metavar="FIELD=VALUE", callback=_with_calibration, help=meaning
     )
@@ -80,7 +80,7 @@ EXPERIMENT = "capplan"
 
 
 def _not_blank(_: click.Context, __: click.Parameter, name: str) -> str:
-    """Returns a name by which people find something; refuses one that is empty."""
+    """Returns a name; refuses a blank one, by which nobody could find anything."""
     if not name.strip():
         raise click.BadParameter("must not be empty")
     return name
@@ -97,19 +97,19 @@ experiment_option = click.option(
 
 @dataclass(frozen=True, kw_only=True)
 class Tracking:
-    """Where MLflow gets a study: the values of `tracking_options`."""
+    """Where MLflow records a study: the values of `tracking_options`."""
 
     tracking_uri: str | None
     experiment: str
     no_tracking: bool
 
     def check(self) -> None:
-        """Raises `click.UsageError` where a store is named that is to be left out."""
+        """Raises `click.UsageError` if a store is named together with `--no-tracking`."""
         if self.tracking_uri and self.no_tracking:
             raise click.UsageError("--tracking-uri and --no-tracking contradict each other: give one of them")
 
     def typed(self) -> tuple[str, ...]:
-        """Returns the options as they were typed; `***` stands where a password belongs."""
+        """Returns the options as typed, with `***` for passwords."""
         from studies.tracking.mlflow_session import without_password
 
         uri = without_password(self.tracking_uri) if self.tracking_uri else ""
@@ -121,7 +121,7 @@ class Tracking:
 
 
 def tracking_options(without: str) -> Callable[[Command], Command]:
-    """Returns what adds the options of MLflow to a command, which gets them as `tracking`.
+    """Returns a decorator that adds the options of MLflow to a command, which receives them as `tracking`.
 
     Args:
         without: what `--no-tracking` does.
@@ -132,7 +132,7 @@ def tracking_options(without: str) -> Callable[[Command], Command]:
 
 
 def parsed_interval(_context: click.Context, _option: click.Parameter, value: str | None) -> Interval | None:
-    """Returns what was typed as an interval between saves; `None` where nothing was."""
+    """Returns the typed interval between saves; `None` if none was typed."""
     try:
         return None if value is None else parse_interval(value)
     except ValueError as error:
@@ -159,7 +159,7 @@ def _remember_verbose(context: click.Context, _: click.Parameter, value: bool) -
 
 
 def progress_options(command: Command) -> Command:
-    """Adds --quiet, which the command gets as an argument, and --verbose, which `planner.cli.terminal.output` looks up."""
+    """Adds --quiet, which the command receives as an argument, and --verbose, which `planner.cli.terminal.output` reads."""
     quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
     verbose = click.option(
         "--verbose",
@@ -172,14 +172,14 @@ def progress_options(command: Command) -> Command:
 
 
 def seed_option(meaning: str) -> Callable[[Command], Command]:
-    """Returns the option of a seed with what the same seed promises."""
+    """Returns the seed option; its help says what equal seeds guarantee."""
     return click.option(
         "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True, help=meaning
     )
 
 
 def replay_option(last: int) -> Callable[[Command], Command]:
-    """Returns the option of a replay up to a last one."""
+    """Returns the option that chooses a replay, from 0 to `last`."""
     return click.option(
         "--replay",
         type=click.IntRange(0, last),
@@ -191,7 +191,7 @@ def replay_option(last: int) -> Callable[[Command], Command]:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedJob:
-    """Which plan of which job, and how it saves: the values of `planned_job_options`."""
+    """A job, a plan, and how it saves checkpoints: the values of `planned_job_options`."""
 
     job: str
     """Path of the job file."""
@@ -203,13 +203,13 @@ class PlannedJob:
     """Values that replace those of the job."""
 
     def read(self) -> tuple[Job, dict[str, object]]:
-        """Returns the job and the plan as it was written; raises as `planner.one_design.plan_saves.job_and_plan` does."""
+        """Returns the job and the plan as written; raises like `planner.one_design.plan_saves.job_and_plan`."""
         from planner.one_design.plan_saves import job_and_plan
 
         return job_and_plan(self.job, self.overrides, self.plan, scheme=self.scheme, interval=self.interval)
 
 
 def planned_job_options(command: Command) -> Command:
-    """Adds a job, a plan and how it saves to a command, which gets them as `planned`."""
+    """Adds a job, a plan and how it saves to a command, which receives them as `planned`."""
     options = (job_argument, plan_option, scheme_option, interval_option, set_option)
     return gathered(command, options, "planned", PlannedJob)

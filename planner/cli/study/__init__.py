@@ -1,1 +1,1 @@
-"""What do you type for studies that survive crashes? `capplan study`, its commands by what they do with one."""
+"""What do you type for studies that survive crashes? `capplan study`; its commands are grouped by purpose."""

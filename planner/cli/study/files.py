@@ -1,4 +1,4 @@
-"""What do you type to take studies elsewhere? `capplan study` with export, merge and sync: tables, one of several, MLflow.
+"""What do you type to use studies elsewhere? `capplan study` with export (tables), merge (into one study), sync (MLflow).
 
 Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
 """
@@ -23,7 +23,7 @@ _NOT_ENDED = {
     "running": "skipped, because it is running; it is delivered when it ends",
     "stopped": "skipped, because it was stopped; `capplan study resume {name}` continues and delivers it",
 }
-"""Why studies are skipped by their states."""
+"""Why a study is skipped, by its state."""
 
 
 @click.command(
@@ -97,14 +97,14 @@ def sync(
     from studies.files.store import StudyStore, called
     from studies.tracking.store_address import asked_store
 
-    asked_store(tracking_uri)  # refused once, not once for every study
+    asked_store(tracking_uri)  # refuses a broken address once instead of once per study
     store = StudyStore(folder)
     states = {} if names else {study.name: study.state for study in list_studies(store)}
     found = []
     for name in names or states:
         state = states.get(name)
         if state == "merged":
-            continue  # the studies that it holds are delivered
+            continue  # its source studies are delivered
         if state in ("running", "stopped"):
             why = _NOT_ENDED[state].format(name=called(store.find(name)))
             synced = SyncedStudy(study=name, state="skipped", failure=why)

@@ -1,4 +1,4 @@
-"""What do you type to look at studies? `capplan study` with status, list and front, whether they run or not.
+"""What do you type to look at studies? `capplan study` with status, list and front, even while a study runs.
 
 Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
 """

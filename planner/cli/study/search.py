@@ -1,4 +1,4 @@
-"""What do you type to have a study searched? `capplan study` with run and resume: the answer, and nothing lost.
+"""What do you type to run a study? `capplan study` with run or resume: the same answer, and no simulated design is lost.
 
 Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
 """
@@ -53,25 +53,25 @@ _WHERE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """On which machines designs are simulated: the values of `_where_options`."""
+    """Where designs are simulated: the values of `_where_options`."""
 
     workers: int | None
     scheduler: str | None
 
     def check(self) -> None:
-        """Raises `click.UsageError` where two places are named."""
+        """Raises `click.UsageError` if both places are named."""
         if self.workers and self.scheduler:
             raise click.UsageError("--workers and --scheduler exclude each other: give one of them")
 
 
 def _where_options(command: Command) -> Command:
-    """Adds where designs are simulated to a command, which gets it as `where`."""
+    """Adds the options on where designs are simulated to a command, which receives them as `where`."""
     return gathered(command, _WHERE, "where", Where)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How a study is searched and told: the values of `_search_options`."""
+    """How a study is searched and reported: the values of `_search_options`."""
 
     folder: Path
     tracking: Tracking
@@ -80,7 +80,7 @@ class Search:
     as_json: bool
 
     def check(self) -> None:
-        """Raises where options contradict each other, or name a store that cannot be one."""
+        """Raises if options contradict each other, or the store's address is invalid."""
         from studies.tracking.store_address import asked_store
 
         self.where.check()
@@ -89,13 +89,13 @@ class Search:
             asked_store(self.tracking.tracking_uri)
 
     def delivery(self, name: str) -> str:
-        """Returns the command that delivers a study later to where it should have been told."""
+        """Returns the command that delivers a study later to the intended store."""
         store = [f"--store {shlex.quote(str(self.folder))}"] if self.folder != STORE else []
         return " ".join(["capplan study sync", shlex.quote(name), *store, *self.tracking.typed()])
 
 
 def _search_options(command: Command) -> Command:
-    """Adds how a study is searched to a command, which gets it as `search`."""
+    """Adds the options on how a study is searched to a command, which receives them as `search`."""
     options = (
         store_option,
         tracking_options("Do not deliver to MLflow; sync can do so later."),
@@ -161,9 +161,9 @@ def _answered(start: Callable[..., StudyAnswer], search: Search, typed: TypedCom
     """Starts a study and prints its answer; returns the exit code.
 
     Args:
-        start: `run_study_of` or `resume_study` with what is to be searched.
-        search: how, and where the study is told.
-        typed: the job as it was typed, on which commands of the answer build.
+        start: `run_study_of` or `resume_study` with its first arguments bound.
+        search: how the study is searched and where it is recorded.
+        typed: the command as typed, from which the answer derives further commands.
     """
     from planner.cli.options.names import in_options
     from planner.cli.terminal.interrupt import stop_on_interrupt

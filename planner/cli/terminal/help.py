@@ -12,7 +12,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Manage studies and compare", ("study", "compare", "ui")),
     ("Reference and validation", ("catalog", "schema", "validate", "calibrate", "opendc", "completion")),
 )
-"""Headings of the first page of help, and the commands below each; all others are listed under `More`."""
+"""Headings of the first help page, and the commands under each; all others are listed under `More`."""
 CODES = """\
 \b
 Exit codes:
@@ -22,7 +22,7 @@ Exit codes:
   3    proven: no design meets all limits
   130  interrupted: partial results are kept if the command says so
   141  the reader of the output has gone"""
-"""Last part of the first page of help; docs/exit-codes.md has the details."""
+"""End of the first help page; docs/exit-codes.md has the details."""
 
 
 class Sections(click.Group):
@@ -44,5 +44,5 @@ class Sections(click.Group):
 
 
 def examples(*lines: str) -> str:
-    """Returns the end of a command's help: lines that can be typed as they are."""
+    """Returns the end of a command's help: examples that can be typed as they are."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

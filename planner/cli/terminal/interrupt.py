@@ -1,7 +1,7 @@
-"""How do Ctrl-C and signals end a command? They interrupt it; a search stops at the first one and keeps what was found.
+"""How do Ctrl-C and signals end a command? They interrupt it; a search stops at the first one and keeps what it has found.
 
-Signals of a scheduler that ends the job, and of a terminal that is closed, do as Ctrl-C does. One that is ignored from
-the start, as `nohup` lets a closed terminal be, stays so.
+The signals that a scheduler sends to end a job, and that a closed terminal sends, act like Ctrl-C. A signal that was ignored
+from the start, as `nohup` ignores SIGHUP, stays ignored.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from studies.progress import Stop
 
 _BESIDE_CTRL_C = (signal.SIGTERM, signal.SIGHUP)
-"""Signals of schedulers and terminals; they exist on POSIX."""
+"""Signals that schedulers and closed terminals send; POSIX has both."""
 _STDERR = 2
 _NOTICE = b"\nStopping; what was evaluated will be shown. Ctrl-C again ends at once.\n"
 
 
 @contextmanager
 def signals_interrupt(*, afterwards: signal.Handlers = signal.SIG_DFL) -> Iterator[None]:
-    """Has signals that would kill the process without a word raise `KeyboardInterrupt` meanwhile, as Ctrl-C does.
+    """Context in which signals that would silently kill the process raise `KeyboardInterrupt`, as Ctrl-C does.
 
-    Outside the main thread, where Python handles no signals, nothing is changed.
+    Outside the main thread, where Python handles no signals, nothing changes.
 
     Args:
-        afterwards: what these signals do in the end; left out: what they did before.
+        afterwards: handler of these signals after the context; by default the one that they had before.
     """
 
     def handle(_number: int, _frame: FrameType | None) -> None:
@@ -63,8 +63,8 @@ def stop_on_interrupt() -> Iterator[Stop]:
                 signal.signal(number, signal.SIG_DFL)
             raise KeyboardInterrupt
         asked.set()
-        # A signal may come while stderr is being written, and Python's own streams do not allow that. Of a terminal that
-        # is closed, nothing can be written to.
+        # os.write, because a signal may arrive while stderr is being written, and Python's streams are not reentrant.
+        # Writing to a closed terminal fails.
         with suppress(OSError):
             os.write(_STDERR, _NOTICE)
 

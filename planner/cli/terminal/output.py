@@ -1,6 +1,6 @@
-"""How does a command talk? The answer on stdout; progress, and what is done at length, on stderr.
+"""How does a command write? The answer to stdout; progress and messages to stderr.
 
-A terminal gets colours and a line that renews itself; a pipe gets plain text. NO_COLOR turns colours off.
+A terminal gets colours and a progress line that is redrawn; a pipe gets plain text. NO_COLOR turns colours off.
 """
 
 from __future__ import annotations
@@ -25,52 +25,52 @@ if TYPE_CHECKING:
     from studies.progress import Progress, Report
 
 WIDTH = 100
-"""Columns of text that goes to a file or a pipe."""
+"""Width of text for a file or a pipe, in columns."""
 WIDEST_TERMINAL = 120
-"""Longer lines are hard to read."""
+"""Most columns that are used of a terminal; longer lines are hard to read."""
 VERBOSE = "capplan.verbose"
-"""Where a command's context keeps whether --verbose was typed."""
+"""Key in a command's context that says whether --verbose was typed."""
 
 
 def tell(answer: Record, show: Callable[[Console], None], *, as_json: bool) -> None:
-    """Prints an answer on stdout: as one JSON object, or as `show` shows it to a person."""
+    """Prints an answer to stdout: as one JSON object, or with `show` for a person."""
     write(answer.model_dump_json(indent=2) + "\n" if as_json else rendered(show))
 
 
 def tell_timeline(file: Path, holds: str = "") -> None:
-    """Says on stderr where a timeline has been written, what it holds, and what opens it."""
+    """Reports on stderr where a timeline was written, what it holds, and what opens it."""
     way = "open it in ui.perfetto.dev or chrome://tracing"
     click.echo(f"Timeline: {file} ({f'{holds}; {way}' if holds else way})", err=True)
 
 
 def rendered(show: Callable[[Console], None]) -> str:
-    """Returns what is shown, in colour where stdout is a terminal, without blanks at the ends of lines elsewhere."""
+    """Returns what `show` writes: in colour if stdout is a terminal, otherwise without trailing blanks."""
     from rich.console import Console
 
     console = Console(markup=False, highlight=False, emoji=False)
     console.width = min(console.width, WIDEST_TERMINAL) if console.is_terminal else WIDTH
-    with _to_stdout(), console.capture() as capture:  # writes nothing there, but flushes it
+    with _to_stdout(), console.capture() as capture:  # writes nothing to stdout, but flushes it
         show(console)
     text = capture.get()
     return text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def write(text: str) -> None:
-    """Writes to stdout; what its encoding lacks becomes a question mark instead of an error."""
+    """Writes to stdout; characters that its encoding lacks become question marks instead of an error."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         with _to_stdout():
             sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
             sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, such as `head`, has gone. What is still in the buffer goes nowhere, without a complaint at exit.
+        # The reader, such as `head`, has gone. The rest of the buffer is discarded, without an error message at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise click.exceptions.Exit(NO_READER) from None
 
 
 @contextlib.contextmanager
 def _to_stdout() -> Iterator[None]:
-    """Names stdout where it cannot be written to; a reader that has gone is none of that."""
+    """Names stdout in the error if it cannot be written to; a reader that has gone is handled elsewhere."""
     try:
         yield
     except BrokenPipeError:
@@ -83,7 +83,7 @@ def _to_stdout() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Keeps stdout for the answer, and warnings meant for programmers from a user's eyes (--verbose shows them)."""
+    """Keeps stdout for the answer, and hides warnings meant for programmers unless --verbose is given."""
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
         if not (sys.warnoptions or _is_verbose()):
             warnings.simplefilter("ignore")
@@ -92,7 +92,7 @@ def quiet_libraries() -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress(*, is_shown: bool = True) -> Iterator[Report]:
-    """Yields what work reports to: a line that renews itself on a terminal; lines that stay with --verbose; else nothing."""
+    """Yields a progress callback: a redrawn line on a terminal, permanent lines with --verbose, otherwise nothing."""
     if _is_verbose():
         yield _Log().report
     elif is_shown and sys.stderr.isatty():
@@ -108,7 +108,7 @@ def progress(*, is_shown: bool = True) -> Iterator[Report]:
 
 @contextlib.contextmanager
 def working(what: str, *, is_shown: bool = True) -> Iterator[None]:
-    """Says that something is being done whose length nobody knows, as `progress` does."""
+    """Shows that work of unknown length is under way, in the manner of `progress`."""
     from studies.progress import Progress
 
     with progress(is_shown=is_shown) as report:
@@ -117,13 +117,13 @@ def working(what: str, *, is_shown: bool = True) -> Iterator[None]:
 
 
 def _is_verbose() -> bool:
-    """Returns whether the running command was asked to tell what it does."""
+    """Returns whether --verbose was given to the running command."""
     context = click.get_current_context(silent=True)
     return bool(context and context.meta.get(VERBOSE))
 
 
 class _Log:
-    """One line on stderr for every stage, with the seconds since the start."""
+    """Writes one line to stderr for every stage, with the seconds since the start."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

@@ -1,4 +1,4 @@
-"""How far is the search? One line on the terminal that renews itself and disappears in the end."""
+"""How far is the search? One line on the terminal that is redrawn and disappears at the end."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 
 _WIDE = 110
-"""Columns from which on a terminal has room for a bar."""
+"""Columns from which a terminal has room for a bar."""
 _BAR_COLUMNS = 20
 _FIGURE_COLUMNS = 46
-"""Most that the wheel, `600123/600123`, the rate and both times take, with the blanks between all columns."""
+"""Most columns that the spinner, `600123/600123`, the rate and both times take, with the blanks between them."""
 _LEAST_WORDS = 8
 _LEAST_RATE = 10.0
-"""Slower work is told in pieces a second with digits behind the point."""
+"""Pieces a second below which the rate is shown with decimals."""
 
 
 class _CountColumn(MofNCompleteColumn):
-    """How much is done; nothing where it cannot be counted, such as while a store opens."""
+    """The count of pieces done; empty if they cannot be counted, such as while a store opens."""
 
     def render(self, task: Task) -> Text:
         return Text("") if task.total is None and not task.completed else super().render(task)
 
 
 class _RateColumn(ProgressColumn):
-    """How fast it goes, once that is known."""
+    """The rate, once it is known."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -56,7 +56,7 @@ class _RateColumn(ProgressColumn):
 
 
 class _RemainingColumn(ProgressColumn):
-    """How long it still takes at that rate; nothing where the end is not known, or reached."""
+    """The time left at that rate; empty if the end is unknown or reached."""
 
     def render(self, task: Task) -> Text:
         left_s = None if task.finished else task.time_remaining
@@ -64,13 +64,13 @@ class _RemainingColumn(ProgressColumn):
 
 
 def shortened(text: str, width: int) -> str:
-    """Returns a text of so many columns at most, with an ellipsis where something is left out."""
+    """Returns a text cut to at most `width` columns, with an ellipsis if anything is left out."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)].rstrip()}…"
 
 
 @contextmanager
 def progress_line(console: Console | None = None) -> Iterator[Report]:
-    """Yields what the search reports to; the line stands on stderr unless another console is given."""
+    """Yields the progress callback of the search; the line goes to stderr unless another console is given."""
     console = console or Console(stderr=True)
     is_wide = console.width >= _WIDE
     bar = (BarColumn(bar_width=_BAR_COLUMNS),) if is_wide else ()
@@ -84,9 +84,9 @@ def progress_line(console: Console | None = None) -> Iterator[Report]:
         _RemainingColumn(),
         TextColumn("{task.fields[best]}"),
     )
-    # Left alone, rich would cut every column alike: words give way, figures stay whole.
+    # By default rich shrinks all columns alike; here words are cut and figures stay whole.
     room = console.width - _FIGURE_COLUMNS - (_BAR_COLUMNS + 1 if is_wide else 0)
-    # Left alone, rich would catch stdout, which belongs to the answer.
+    # By default rich redirects stdout, which belongs to the answer.
     with Progress(
         *columns,
         console=console,
@@ -100,7 +100,7 @@ def progress_line(console: Console | None = None) -> Iterator[Report]:
 
         def report(moment: Moment) -> None:
             nonlocal stage
-            if moment.stage != stage:  # another kind of work has a rate of its own
+            if moment.stage != stage:  # each kind of work has its own rate
                 stage = moment.stage
                 progress.reset(task)
             progress.update(

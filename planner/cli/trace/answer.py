@@ -1,4 +1,4 @@
-"""How are traces told of? Played ones as text or JSON, with their events as a file for viewers; written ones by their size."""
+"""How are traces reported? Replayed ones as text or JSON, with an event file for viewers; written ones by their size."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def tell_played(
     file: Path | None,
     as_json: bool,
 ) -> None:
-    """Prints an answer, and writes the events behind it where they were asked for.
+    """Prints an answer, and writes the events behind it if a file is named.
 
     Args:
-        run: what was played.
-        answer: what is said of it.
+        run: the replayed step.
+        answer: the answer about it.
         show: prints the answer on a console.
-        about: what the head of the file says of it.
-        file: of the events; none by default.
+        about: what the head of the file says about it.
+        file: file for the events; none by default.
         as_json: whether the answer is printed as JSON.
 
     Raises:
@@ -49,7 +49,7 @@ def tell_played(
 
 
 def tell_chakra(first: Path, num_gpus: int, num_nodes: int) -> None:
-    """Says on stderr where Chakra traces are, by the first of them, and how large they are."""
+    """Reports on stderr where Chakra traces are, named by the first of them, and how large they are."""
     from planner.text import human
 
     traces, nodes = human.counted(num_gpus, "trace"), human.counted(num_nodes, "node")
@@ -57,7 +57,7 @@ def tell_chakra(first: Path, num_gpus: int, num_nodes: int) -> None:
 
 
 def size_words(trace: OperatorTrace) -> str:
-    """Returns how large an operator trace is: `57 operators in 16 layers, 0.112 s a step`."""
+    """Returns the size of an operator trace: `57 operators in 16 layers, 0.112 s a step`."""
     from planner.text import human
 
     operators, layers = human.counted(len(trace), "operator"), human.counted(trace.num_layers, "layer")

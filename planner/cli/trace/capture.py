@@ -1,4 +1,4 @@
-"""What do you type to measure a training step of your own? `capplan trace capture` with the script that trains.
+"""What do you type to trace a training step of your own? `capplan trace capture` with the training script.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
 """

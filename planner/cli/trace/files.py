@@ -1,4 +1,4 @@
-"""What do you type to bring traces in and out? `capplan trace convert` and `capplan trace export`.
+"""What do you type to import and export traces? `capplan trace convert` and `capplan trace export`.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
 """

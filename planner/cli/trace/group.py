@@ -1,4 +1,4 @@
-"""What do you type to play a traced step on many accelerators? `capplan trace` with the commands of operator traces.
+"""What do you type to work with operator traces? `capplan trace` and its commands.
 
 Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
 """

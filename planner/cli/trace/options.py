@@ -1,6 +1,6 @@
 """Which arguments do the commands of operator traces share? The trace, how it is divided among accelerators, the network.
 
-A command gets the arguments that it shares as one value, which makes the request that the simulator's side understands.
+A command receives its shared arguments as one value, which makes the request to the simulator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from planner.trace.request import TraceRequest
 
 MOST_GPUS = 65_536
-"""`simulator.deep.traces.parallelism.MOST_GPUS`, which is too heavy to be imported for `--help`."""
+"""The same as `simulator.deep.traces.parallelism.MOST_GPUS`, which is too slow to import for `--help`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Division:
     interleaved: int
 
     def request(self) -> TraceRequest:
-        """Returns what is asked, on the network that is used where none is named."""
+        """Returns the request, on the default network."""
         from planner.trace.request import TraceRequest
         from simulator.deep.traces.parallelism import PipelineOrder
 
@@ -134,12 +134,12 @@ played_output_option = click.option(
 
 
 def chakra_output_options(command: Command) -> Command:
-    """Adds the form and the folder of Chakra traces to a command, which gets them as `form` and `folder`."""
+    """Adds the format and the folder of Chakra traces to a command, which receives them as `form` and `folder`."""
     return with_options(command, _CHAKRA_OUTPUT)
 
 
 def trace_file_option(*names: str) -> Option:
-    """Returns the option, under these names, of the trace that a command writes; the command gets it as `file`."""
+    """Returns the option, under these names, for the trace that a command writes; the command receives it as `file`."""
     return click.option(
         *names,
         "file",
@@ -151,7 +151,7 @@ def trace_file_option(*names: str) -> Option:
 
 
 def network_options(command: Command) -> Command:
-    """Adds what joins the accelerators to a command, which gets it as `network`."""
+    """Adds the options on the network to a command, which receives them as `network`."""
 
     @wraps(command)
     def checked(*, network: Network, **given: object) -> object:
@@ -162,5 +162,5 @@ def network_options(command: Command) -> Command:
 
 
 def division_options(command: Command) -> Command:
-    """Adds the trace and how it is divided to a command, which gets them as `division`."""
+    """Adds the trace and how it is divided to a command, which receives them as `division`."""
     return gathered(command, _OPTIONS, "division", Division)

@@ -1,4 +1,4 @@
-"""What do you type to play Chakra traces? `capplan trace play` with the folder in which they are.
+"""What do you type to replay Chakra traces? `capplan trace play` with their folder.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
 """

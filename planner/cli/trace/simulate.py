@@ -1,4 +1,4 @@
-"""What do you type to play a traced step on many accelerators? `capplan trace simulate` with a trace.
+"""What do you type to replay a traced step on many accelerators? `capplan trace simulate` with a trace.
 
 Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
 """
@@ -70,7 +70,7 @@ _PLAYING = (
 
 @dataclass(frozen=True, kw_only=True)
 class Playing:
-    """On what accelerators a step is played and by which rules: the values of `_playing_options`."""
+    """The accelerators on which a step is replayed, and the rules: the values of `_playing_options`."""
 
     speeds: dict[int, float]
     traced_on: str | None
@@ -81,7 +81,7 @@ class Playing:
     offload: str
 
     def of(self, request: TraceRequest) -> TraceRequest:
-        """Returns a request that is played so."""
+        """Returns a request with these settings."""
         from planner.trace.request import Rules, Times
 
         return replace(
@@ -97,7 +97,7 @@ class Playing:
 
 
 def _playing_options(command: Command) -> Command:
-    """Adds how a step is played to a command, which gets it as `playing`."""
+    """Adds the options on how a step is replayed to a command, which receives them as `playing`."""
     return gathered(command, _PLAYING, "playing", Playing)
 
 

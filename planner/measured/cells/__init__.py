@@ -1,1 +1,1 @@
-"""What do the cells of a row say, as text, as numbers, and as yes or no?"""
+"""How are the cells of a row read? As text, as numbers, and as yes or no."""
