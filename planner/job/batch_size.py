@@ -1,4 +1,4 @@
-"""How many sequences does a batch given in tokens have? A number that splits over many replicas."""
+"""How many sequences are in a batch that is given in tokens? A number that divides evenly among many replicas."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from planner.text import human
 from simulator.domain.job import Job
 
 TOLERANCE_FRACTION = 0.05
-"""Batches are named by round figures of tokens: 4e6 tokens mean 2**22 in practice, which is 4.9 % more."""
+"""Batch sizes are quoted as round numbers of tokens: "4M tokens" usually means 2**22, which is 4.9 % more."""
 NEARBY_FRACTION = 0.1
-"""How far off a number may be that is proposed in the place of one that splits badly."""
+"""Largest relative change of a batch size that is proposed because the given one divides badly."""
 KEPT_MULTIPLE = 64
-"""Whole numbers of sequences below it, and multiples of it, are meant as they are."""
+"""Whole numbers of sequences below this, and multiples of it, are taken literally."""
 LARGEST_EASY_PRIME = 7
-"""Sizes of clusters with larger prime factors are hardly on offer."""
+"""Clusters whose sizes have larger prime factors are rarely offered."""
 
 
 def whole_sequences(sequences: float) -> int:
     """Returns the sequences of a batch: the nearest multiple of the largest power of two within 5 %.
 
     Args:
-        sequences: Tokens of a batch over those of a sequence, 1 or more.
+        sequences: Tokens per batch divided by tokens per sequence, 1 or more.
 
     Example:
         >>> whole_sequences(4e6 / 8192), whole_sequences(16e6 / 8192), whole_sequences(60e6 / 4096)
@@ -35,7 +35,7 @@ def whole_sequences(sequences: float) -> int:
 
 
 def batch_notes(job: Job) -> Iterator[str]:
-    """Yields a remark where a batch splits over few numbers of replicas and one nearby over more."""
+    """Yields a remark if the batch divides among few numbers of replicas, and a nearby one among more."""
     batch = job.workload.global_batch_size
     better = _easily_split(batch, NEARBY_FRACTION)
     prime = _largest_prime(batch)
@@ -49,7 +49,7 @@ def batch_notes(job: Job) -> Iterator[str]:
 
 
 def _easily_split(sequences: float, tolerance_fraction: float) -> int:
-    """The nearest multiple of the largest power of two that has one within a tolerance."""
+    """The nearest multiple of the largest power of two that has a multiple within the tolerance."""
     for exponent in reversed(range(math.frexp(sequences)[1] + 1)):
         power = 1 << exponent
         multiple = round(sequences / power) * power
@@ -64,7 +64,7 @@ def _power_of_two(number: int) -> int:
 
 
 def _largest_prime(number: int) -> int:
-    """The largest prime factor; 1 of 1."""
+    """The largest prime factor; 1 for 1."""
     factor = 2
     while factor * factor <= number:
         if number % factor:

@@ -1,4 +1,4 @@
-"""How does a job look with another value of one figure? Changes of single fields, without parsing the job again.
+"""How is one figure of a job changed? By replacing single fields, without parsing the job again.
 
 Nothing is validated: callers must know which values the fields accept.
 """
@@ -12,11 +12,11 @@ from simulator.domain.job import Job
 from simulator.record import Record
 
 Change = Callable[[Job, float], Job]
-"""Returns the job with another value of one figure."""
+"""Returns the job with a new value of one figure."""
 
 
 def setting(*path: str | int) -> Change:
-    """Returns a change that gives the field at a path a value; numbers in a path are positions."""
+    """Returns a change that sets the field at a path; numbers in the path are positions in a sequence."""
     return lambda job, value: _replaced(job, path, lambda _: value)
 
 

@@ -1,6 +1,6 @@
 """Which options of a job exclude each other, or have no effect without another one? One problem each, with the way out.
 
-Nothing is ignored silently: an option that could not change the answer is refused where the job says it.
+Nothing is silently ignored: an option that could not change the answer is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from simulator.errors import Problem
 
 
 def contradictory_options(job: Job) -> Iterator[Problem]:
-    """Yields every pair of options that cannot both be meant."""
+    """Yields a problem for each pair of options that contradict each other."""
     for index, offer in enumerate(job.offers):
         yield from _of_offer(offer, f"offers[{index}]")
     yield from _of_ownership(job)
@@ -99,7 +99,7 @@ def _of_caps(job: Job) -> Iterator[Problem]:
 
 
 def _needed_profile(job: Job, by: str) -> str | None:
-    """Returns what hours could differ by, where nothing on offer has it."""
+    """Returns the missing hourly profile by which hours could differ; `None` if some site on offer has it."""
     if by == "carbon":
         has_any = any(job.site_of(offer).grid_profile for offer in job.offers)
         return None if has_any else "the grid_profile of a site on offer"
@@ -147,7 +147,7 @@ def _of_pauses(job: Job) -> Iterator[Problem]:
 
 
 def _longest_profile(job: Job, by: str) -> int:
-    """Returns the hours of the longest profile by which a run could pause."""
+    """Returns the length, in hours, of the longest profile by which a run could pause."""
     field = "grid_profile" if by == "carbon" else "electricity_profile"
     profiles = (getattr(job.site_of(offer), field) for offer in job.offers)
     return max(len(profile.per_hour) for profile in profiles if profile is not None)

@@ -1,11 +1,11 @@
-"""What does a job file ask for? A file, or a mapping of its form, becomes a `Job` or one error.
+"""How is a job file read? A file, or a mapping with the same fields, becomes a `Job` or one error.
 
     load_job("job.yaml", ["limits.budget_usd=4e6"])      a file in YAML, JSON or TOML
     parse_job({"workload": {...}, "offers": [...], ...})   the same from a Python program
 
-The steps, each a module of its own: text to values (`planner.input.yaml_text`), values replaced (`overrides`), plain values
-only (`planner.input.plain`), names to figures (`resolve`, `offers`), the rules of the domain types, limits that exclude
-everything (`limits`).
+Each step has its own module: parse the text (`planner.input.yaml_text`), replace values (`overrides`), keep plain values only
+(`planner.input.plain`), look up names (`resolve`, `offers`), check the rules of the domain types, and check for limits that
+exclude everything (`limits`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
     """Returns the job in a file, with all names resolved to figures.
 
     Args:
-        path: File in YAML, JSON or TOML; `docs/job-file.md` lists its fields. Its name without the suffix
-            names a job that has no name.
+        path: File in YAML, JSON or TOML; `docs/job-file.md` lists its fields. A job without a name gets the
+            file's name, without the suffix.
         overrides: Values that replace those of the file, such as `limits.budget_usd=4e6`; later ones win.
 
     Raises:
@@ -56,8 +56,8 @@ def parse_job(
 
     Args:
         document: Fields as in a job file; domain types, such as a `Site`, may stand for their fields.
-        name: Name of a job that gives none.
-        folder: Where relative paths of `config.json` files start; left out: the current folder.
+        name: Name of the job if the document gives none.
+        folder: Where relative paths of `config.json` files start; by default the current folder.
         source: Where the document comes from, for error messages.
         overrides: Values that replace those of the document, as for `load_job`.
 

@@ -1,4 +1,4 @@
-"""What does a job say in one place, on one line? Names of things that have one, ranges as such."""
+"""How is one value of a job written on one line? Things with a name by their name, ranges as ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulator.record import Record
 
 
 def in_short(value: object) -> str:
-    """Returns a value on one line: names of things that have one, ranges as such."""
+    """Returns a value on one line: things with a name by their name, ranges as ranges."""
     match value:
         case None:
             return "not set"

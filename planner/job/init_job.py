@@ -1,4 +1,4 @@
-"""What is a first job file made of? A few answers, each checked as it is given, become commented YAML that loads.
+"""What is a first job file made of? A few answers, each checked as it is given, become a valid, commented YAML file.
 
 Numbers may have a suffix: 2T tokens, 4M tokens a batch, 2.5M dollars (k, M, B, T; decimal).
 """
@@ -20,14 +20,14 @@ from simulator.errors import CatalogError
 
 USUAL_SEQUENCE_LENGTH = 8192
 TOKENS_PER_PARAMETER = 20.0
-"""Tokens for each parameter with which a model of given compute learns most (Hoffmann et al., arXiv 2203.15556)."""
+"""Compute-optimal tokens per parameter (Hoffmann et al., arXiv 2203.15556)."""
 LARGEST_RANGE = 1_000_000
-"""As `simulator.domain.offer.GpuRange` allows."""
+"""The largest number that `simulator.domain.offer.GpuRange` allows."""
 NEAREST = 3
 LEAST_INSIDE = 3
-"""Letters from which on a name is looked for inside others."""
+"""Least letters of a name that is searched for inside others."""
 Answers = Mapping[str, str]
-"""What was answered, by the name of the question; empty text: nothing."""
+"""Answers by the name of the question; an empty text is no answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,17 +37,17 @@ class Question:
     name: str
     """Also the name of its option."""
     text: str
-    """What is asked."""
+    """The question as it is asked."""
     default: Callable[[Answers], str]
-    """What holds when nothing is answered, given the answers before."""
+    """Returns the default answer, given the previous answers."""
     checked: Callable[[str, Answers], str]
-    """Returns an answer, given those before, as the file has it; raises `ValueError` with the rule that it breaks."""
+    """Returns an answer as written to the file, given the previous ones; raises `ValueError` with the broken rule."""
     needs: str = ""
-    """Name of the answer without which this one cannot be checked."""
+    """Name of the answer that is needed to check this one."""
 
 
 def number(text: str, example: str = "5e11, 500B or 2T") -> float:
-    """Returns `2T` as 2e12; raises `ValueError` for what is no positive number, with an example of one."""
+    """Returns `2T` as 2e12; raises `ValueError`, with an example, unless the text is a positive number."""
     value = number_in_words(text)
     if value is None or not 0.0 < value < 1e30:
         raise ValueError(f"must be a positive number, such as {example}")
@@ -97,14 +97,14 @@ def _unknown(name: str, known: Sequence[str], kind: Kind) -> str:
 
 
 def _alike(name: str, known: Sequence[str]) -> Sequence[str]:
-    """Returns the names that begin so, else hold it, else look like it; a letter or two stand in names of anything."""
+    """Returns the names that begin with this one, else contain it (unless it is too short), else resemble it."""
     begun = [each for each in known if name and each.startswith(name)]
     inside = [each for each in known if len(name) >= LEAST_INSIDE and name in each]
     return (begun or inside or difflib.get_close_matches(name, known, NEAREST))[:NEAREST]
 
 
 def _model(text: str, answers: Answers) -> str:
-    """A name of the catalogue, or the path of a file that holds a model's shape."""
+    """A name of the catalogue, or the path of a file with a model's shape."""
     if not is_config(text.strip()):
         return _known(Kind.MODELS)(text, answers)
     model_shape(text.strip())
@@ -130,7 +130,7 @@ def _accelerators(text: str, _: Answers) -> str:
 
 
 def _rents(text: str, answers: Answers) -> str:
-    """One rent for all accelerators, one for each, or none where the catalogue has them."""
+    """One rent for all accelerators, one for each, or none if the catalogue has them."""
     names, parts = answers["accelerators"].split(", "), [part for part in text.split(",") if part.strip()]
     unknown = [name for name in names if not _has_rent(name)]
     if not parts and unknown:
@@ -256,8 +256,8 @@ def job_text(answers: Answers, *, file: str, schema: str) -> str:
 
     Args:
         answers: checked answers to all of `QUESTIONS`.
-        file: its name, for the command in its head.
-        schema: path of the JSON Schema for editors, relative to the file; empty: none.
+        file: the file's name, for the command in its head.
+        schema: path of the JSON Schema for editors, relative to the file; empty for none.
     """
     least, most = answers["gpus"].split("-")
     head = [f"{_SCHEMA_LINE}{schema}"] if schema else []
@@ -328,7 +328,7 @@ def _limit(name: str, value: str, example: str, meaning: str) -> str:
 
 
 def _without_empty_limits(lines: Sequence[str], answers: Answers) -> Sequence[str]:
-    """A section that holds comments only is a comment, too."""
+    """Comments out the heading of a section that holds only comments."""
     if any(answers[name] for name in ("budget", "deadline-days", "power-w")):
         return lines
     return ["# limits:" if line == "limits:" else line for line in lines]

@@ -1,4 +1,4 @@
-"""Which model does an answer of `capplan init` mean? A name of the catalogue, or an own `config.json`."""
+"""Which model does an answer to `capplan init` mean? One of the catalogue, or the user's own `config.json`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from simulator.huggingface.shape import language_part, shape_from_config
 
 _SUFFIX = ".json"
 _POSITIONS = ("max_position_embeddings", "n_positions")
-"""Keys of a `config.json` with the longest sequence that a model was made for."""
+"""Keys of a `config.json` that give the longest sequence for which a model was made."""
 
 
 def is_config(text: str) -> bool:
-    """Returns whether an answer is the path of a file: names of the catalogue have neither a slash nor this suffix."""
+    """Returns whether an answer is a file path: names of the catalogue have neither a slash nor this suffix."""
     return "/" in text or text.lower().endswith(_SUFFIX)
 
 
@@ -28,7 +28,7 @@ def model_shape(text: str) -> ModelShape:
     """Returns the shape of a model of the catalogue or of a `config.json`.
 
     Raises:
-        ValueError: the file cannot be read, or is no configuration of a model that capplan knows; with all reasons.
+        ValueError: the file cannot be read, or does not describe a model that capplan knows; gives all reasons.
     """
     if not is_config(text):
         return catalog.model(text)
@@ -44,7 +44,7 @@ def model_shape(text: str) -> ModelShape:
 
 
 def longest_sequence(text: str) -> int | None:
-    """Returns for how many tokens a model, as `model_shape` takes it, was made; `None` where nothing says so."""
+    """Returns the longest sequence, in tokens, for which a model (as for `model_shape`) was made; `None` if unknown."""
     if not is_config(text):
         return catalog.model(text).num_learned_positions or None
     document = read_document(Path(text))
@@ -54,7 +54,7 @@ def longest_sequence(text: str) -> int | None:
 
 
 def model_value(text: str, file: Path) -> str:
-    """Returns the model as a job file has it; the path of a configuration starts at the folder of that file."""
+    """Returns the model as written in a job file; the path of a configuration is relative to the folder of that file."""
     if not is_config(text):
         return text
     path = Path(text)

@@ -17,7 +17,7 @@ from simulator.errors import Problem
 
 
 def contradictions(job: Job) -> list[Problem]:
-    """Returns every rule that excludes all designs, and options that exclude each other; none for a valid job."""
+    """Returns the rules that exclude all designs, and options that exclude each other; empty for a valid job."""
     return [
         *_partial_nodes(job),
         *_missing_formats(job),
@@ -59,7 +59,7 @@ def _too_few_gpus(job: Job) -> Iterator[Problem]:
 
 
 def _idle_calibration(job: Job) -> Iterator[Problem]:
-    """A calibration that says nothing of what is on offer was meant for another job."""
+    """A calibration that covers nothing on offer was meant for another job."""
     offered = {offer.accelerator.id for offer in job.offers}
     if job.calibration is not None and not offered & set(job.calibration.accelerators):
         known = ", ".join(job.calibration.accelerators) or "no accelerator"
@@ -68,12 +68,12 @@ def _idle_calibration(job: Job) -> Iterator[Problem]:
 
 
 def _fewest(offer: Offer) -> int:
-    """Returns the accelerators of the fewest whole nodes that reach the minimum."""
+    """Returns the smallest number of accelerators in whole nodes that reaches the minimum."""
     node = offer.node.num_accelerators
     return math.ceil(offer.num_gpus.min / node) * node
 
 
 def _peak_flop_per_s(job: Job, offer: Offer) -> float:
-    """Returns the dense peak of one accelerator over the allowed formats; 0 where it has none of them."""
+    """Returns the highest dense peak of one accelerator over the allowed formats; 0 if it supports none of them."""
     rates = (offer.accelerator.peak_flop_per_s(precision) for precision in job.workload.precisions)
     return max((rate or 0.0 for rate in rates), default=0.0)

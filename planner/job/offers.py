@@ -1,4 +1,4 @@
-"""What does an offer consist of? Accelerator, node, network and price: its own or the catalogue's."""
+"""What does an offer consist of? Accelerator, node, network and price, given in the job or taken from the catalogue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simulator.domain.offer import Estimate
 from simulator.errors import CatalogError
 
 COMMITTED_DAYS: Mapping[str, float] = {"reserved_1y": 365.0, "reserved_3y": 3 * 365.0}
-"""Days for which the reserved prices of the catalogue commit their buyers."""
+"""Commitment, in days, of the catalogue's reserved prices."""
 _NO_PRICE = Estimate(low=0.0, mid=0.0, high=0.0)
 """Stands in for a price that was not found, so that the rest of the offer is still checked."""
 
@@ -29,13 +29,13 @@ RANGES = (
     "other_rent_usd_per_gpu_hour",
     "other_purchase_usd_per_node",
 )
-"""Fields that a single number may stand for."""
+"""Range fields for which a single number may stand."""
 
 
 def resolved_offer(
     given: Fields, job_fabric: object, location: Location, folder: Path, findings: Findings
 ) -> Fields:
-    """Returns the fields of an `Offer`: accelerator, node, fabric, site and price found, ranges written out."""
+    """Returns the fields of an `Offer`: accelerator, node, fabric, site and price looked up, ranges written out."""
     offer = {**given}
     contract = offer.get("rent_usd_per_gpu_hour")
     if isinstance(contract, str) and contract in CONTRACTS and contract != "planned":
@@ -73,7 +73,7 @@ def _is_known(name: str | None) -> bool:
 def _usual(
     find: Callable[[str], Entry], name: str | None, location: Location, findings: Findings
 ) -> Entry | None:
-    """Returns what the catalogue has for an accelerator; an own accelerator must come with its own."""
+    """Returns the catalogue's entry for an accelerator; a job with its own accelerator must give the entry itself."""
     if name is not None and _is_known(name):
         return found(find, name, location, findings)
     if name is None or findings.is_hidden((*location[:-1], "accelerator")):
@@ -84,7 +84,7 @@ def _usual(
 
 
 def _common_fabric(fabric: object, name: str | None, location: Location, findings: Findings) -> object:
-    """Returns the job's fabric if there is one, else the usual one of the accelerator."""
+    """Returns the job's fabric if it has one, else the usual fabric of the accelerator."""
     here = (*location, "fabric")
     if fabric is not None:
         findings.rename(here, ("fabric",))
@@ -96,7 +96,7 @@ def _common_fabric(fabric: object, name: str | None, location: Location, finding
 
 
 def _priced(offer: Fields, name: str | None, location: Location, findings: Findings) -> Fields:
-    """Returns an offer with the catalogue's rent where it has no price, and with the source of its price."""
+    """Returns an offer with the source of its price; an offer without a price gets the catalogue's rent."""
     has_price = any(
         offer.get(field) is not None or findings.is_hidden((*location, field))
         for field in ("rent_usd_per_gpu_hour", "purchase_usd_per_node")
@@ -111,7 +111,7 @@ def _priced(offer: Fields, name: str | None, location: Location, findings: Findi
 
 
 def _under_contract(offer: Fields, contract: str, location: Location, findings: Findings) -> Fields:
-    """Returns an offer with the catalogue's rent under one kind of contract; spot prices come with interruptions."""
+    """Returns an offer with the catalogue's rent under one kind of contract; spot prices imply interruptions."""
     here = (*location, "rent_usd_per_gpu_hour")
     if contract == "spot" and offer.get("interruptions_per_1000_node_days") is None:
         findings.add(here, contract, "needs interruptions_per_1000_node_days: how often nodes are taken back")
@@ -128,7 +128,7 @@ def _under_contract(offer: Fields, contract: str, location: Location, findings: 
 
 
 def _days(value: object) -> float:
-    """Returns a number of days as it is or as text; what is none is reported by its type."""
+    """Returns a number of days given as a number or as text; the rules of its type report anything else."""
     try:
         return float(str(value))
     except ValueError:
@@ -136,7 +136,7 @@ def _days(value: object) -> float:
 
 
 def _compared(offer: Fields, name: str) -> Fields:
-    """Returns a bought offer with the catalogue's rent to compare it with, where there is one."""
+    """Returns a bought offer with the catalogue's rent for comparison, if there is one."""
     if offer.get("purchase_usd_per_node") is None or offer.get("other_rent_usd_per_gpu_hour") is not None:
         return offer
     try:

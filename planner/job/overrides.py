@@ -1,4 +1,4 @@
-"""Which values of a job file does the caller replace? Texts such as `limits.budget_usd=4e6`."""
+"""How does a caller replace values of a job file? With texts such as `limits.budget_usd=4e6`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _STEP = re.compile(rf"({_NAME})|\[([0-9]+)\]", re.ASCII)
 def with_overrides(
     document: Mapping[str, object], overrides: Sequence[str], findings: Findings
 ) -> Mapping[str, object]:
-    """Returns a document with values replaced or added in the order of the overrides; the given one stays.
+    """Returns a copy of a document with values replaced or added in the order of the overrides.
 
-    An override is a path, `=` and a value in YAML; `null` takes a value out, nothing at all is a mistake. Where the file has
-    a short form, such as `site: us-iowa`, an override may reach into the fields that it stands for.
+    An override is a path, `=` and a value in YAML; `null` removes a value, and an empty value is an error. If the file has a
+    short form, such as `site: us-iowa`, an override may set any of the fields for which it stands.
     """
-    if isinstance(overrides, str):  # which is a sequence of texts, too: of its characters
+    if isinstance(overrides, str):  # a str is also a sequence of texts: its characters
         findings.add((Argument("overrides"),), overrides, f"must be a list of texts: [{overrides!r}]")
         return document
     if not (isinstance(overrides, Sequence) and all(isinstance(each, str) for each in overrides)):
@@ -65,7 +65,7 @@ def _parsed(place: int, override: str, findings: Findings) -> tuple[Location, ob
 
 
 def _replaced(node: object, rest: Location, value: object, done: Location, findings: Findings) -> object:
-    """Returns a copy of a value with the part at `rest` replaced; `done` is the way to it from the top."""
+    """Returns a copy of a value with the part at `rest` replaced; `done` is the path from the top to the value."""
     if not rest:
         return value
     step, here = rest[0], (*done, rest[0])
@@ -86,12 +86,12 @@ def _replaced(node: object, rest: Location, value: object, done: Location, findi
 
 
 def _may_stand_beside(location: Location, step: str) -> bool:
-    """Whether a field may stand beside what a single value stands for."""
+    """Whether a field may be added to those for which a short form stands."""
     return step in ALONE_BESIDE.get(str(location[-1]), (step,))
 
 
 def _fields(node: object, location: Location) -> Mapping[str, object] | None:
-    """Returns the fields of a mapping, a record or a short form, `{}` for `None`, else `None`."""
+    """Returns the fields of a mapping, a record or a short form; `{}` for `None`; `None` for any other value."""
     long = long_form(str(location[-1]), node) if location else node
     match long:
         case None:

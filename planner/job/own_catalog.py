@@ -1,4 +1,4 @@
-"""Which price lists and region files does a job name? The user's own figures, or what is wrong with them."""
+"""Which of the user's own price lists and region files does a job name? Their figures, or what is wrong with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def own_figures(value: object, folder: Path, findings: Findings) -> Overlay:
     Args:
         value: a path, a list of paths, or `None`.
         folder: where relative paths start.
-        findings: takes the problems.
+        findings: collects the problems.
     """
     paths = [value] if isinstance(value, str) else value
     if paths is None:
@@ -33,5 +33,5 @@ def own_figures(value: object, folder: Path, findings: Findings) -> Overlay:
 
 
 def _as_written(source: str, paths: list[str], folder: Path) -> str:
-    """Returns a file as the job names it."""
+    """Returns the path of a file as written in the job."""
     return next((path for path in paths if str(folder / path) == source), source)

@@ -1,4 +1,4 @@
-"""Where do a user's own factors enter a job? They replace the defaults, which are the catalogue's factors.
+"""How do a user's own factors enter a job? They replace the defaults, which are the catalogue's factors.
 
 Values that the job gives itself take precedence. Values that are already records, as Python callers may pass them, are left
 unchanged.
@@ -27,28 +27,28 @@ FACTOR_FIELDS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("stacked-memory", "embodied_carbon"): ("dies", "memory_kgco2e_per_byte"),
     ("board", "embodied_carbon"): ("dies", "board_kgco2e"),
 }
-"""Part of a job, and its field, that each factor is the default of."""
+"""For each factor, the part of a job and the field whose default it is."""
 PROCESS_FIELDS: Mapping[str, str] = {
     "fab_energy": "energy_kwh",
     "fab_gases_95": "gases_95_kgco2e",
     "fab_gases_99": "gases_99_kgco2e",
     "fab_materials": "materials_kgco2e",
 }
-"""Figure of a process, per square centimetre, by the quantity of its factor."""
+"""Fields of a process, per square centimetre, by the quantity of the factor."""
 
 
 def with_own_factors(job: Fields, factors: Entries) -> Fields:
-    """Returns the fields of a job with a user's own factors in the place of the defaults.
+    """Returns the fields of a job with a user's own factors in place of the defaults.
 
     Args:
-        job: its fields, names resolved.
-        factors: the user's own, by entry.
+        job: the job's fields, with names resolved.
+        factors: the user's own factors, by entry.
     """
     if not factors:
         return job
     ownership, terms = job.get("ownership", {}), _figures(factors, "ownership")
     if not (isinstance(ownership, dict) and ownership.get("depreciation") == Depreciation.ECONOMIC):
-        # The market's loss of value would contradict straight-line depreciation.
+        # A market value that declines over time would contradict straight-line depreciation.
         terms.pop("economic_loss_per_year", None)
     filled = {
         **job,
@@ -86,7 +86,7 @@ def _figures(factors: Entries, part: str) -> Fields:
 
 
 def _process(process: object, factors: Entries) -> Fields:
-    """Returns the figures of a process with the user's own among them, where there are any."""
+    """Returns the figures of a process, with the user's own replacing those of the catalogue."""
     own = {PROCESS_FIELDS[figure.quantity]: figure.value for figure in factors.get(f"logic-{process}", ())}
     if not own:
         return {}

@@ -1,6 +1,6 @@
 """Which figures do the short forms of a job file mean? Names become catalogue entries, and gaps become defaults.
 
-What cannot be resolved is reported and left as `None`; the report hides the resulting validation errors.
+Values that cannot be resolved are reported and become `None`; the report hides the validation errors that follow from them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from simulator.huggingface.naming import model_name
 from simulator.huggingface.shape import LANGUAGE_KEY, language_part, shape_from_config
 
 MODULES = "num_mtp_layers"
-"""What is a choice of training beside a shape: modules of multi-token prediction."""
+"""A training choice that may be given next to a model's shape: modules of multi-token prediction."""
 _MOST_SEQUENCES = 100_000_000
 _DEFAULT_RELIABILITY = "typical"
 
@@ -37,9 +37,9 @@ def resolve(document: Fields, *, name: str, folder: Path, findings: Findings) ->
 
     Args:
         document: Plain values, as `plain_copy` returns them.
-        name: Name of a job that gives none.
+        name: Name of the job if the document gives none.
         folder: Where relative paths start.
-        findings: Takes the problems.
+        findings: Collects the problems.
     """
     job = {"name": name, **without_nulls(document, ())}
     if isinstance(workload := job.get("workload"), dict):
@@ -89,7 +89,7 @@ def _workload(given: Fields, folder: Path, findings: Findings) -> Fields:
 
 
 def _known_model(known: object, location: Location, findings: Findings) -> Fields | None:
-    """Returns the fields of a model of the catalogue, `None` where a name is none of its."""
+    """Returns the fields of a model of the catalogue; `None` if it has no model of that name."""
     if isinstance(known, ModelShape):
         return plain_copy(known.model_dump(), findings)
     if known is not None:
@@ -99,12 +99,12 @@ def _known_model(known: object, location: Location, findings: Findings) -> Field
 
 
 def _with_modules(shape: Fields | None, model: Fields) -> Fields | None:
-    """Returns a shape with as many modules of multi-token prediction as stand beside it."""
+    """Returns a shape with the number of multi-token prediction modules that the model's fields give."""
     return shape if shape is None or MODULES not in model else {**shape, MODULES: model[MODULES]}
 
 
 def _configured_model(model: Fields, folder: Path, location: Location, findings: Findings) -> Fields | None:
-    """Returns the shape in a `config.json`, named as given, else as `model_name` has it."""
+    """Returns the shape in a `config.json`, with the given name, or else that of `model_name`."""
     for field in model.keys() - {"config", "name", MODULES}:
         findings.add((*location, field), model[field], "must be left out: config gives the whole shape")
     text, here = model["config"], (*location, "config")
@@ -120,7 +120,7 @@ def _configured_model(model: Fields, folder: Path, location: Location, findings:
 
 
 def _shape(config: Mapping[str, object], name: str, location: Location, findings: Findings) -> Fields | None:
-    """Returns the fields of a shape, so that they meet the same rules as fields that are written out."""
+    """Returns the fields of a shape, to which the same rules apply as to fields that are written out."""
     try:
         shape = shape_from_config(config, name)
     except InputError as error:
@@ -159,7 +159,7 @@ def _number(value: object) -> float | None:
 
 
 def _reliability(job: Fields, findings: Findings) -> object:
-    """Returns the job's reliability: its own figures over those of its preset."""
+    """Returns the job's reliability: the figures of its preset, replaced by the job's own."""
     if job.get("reliability") is None:
         return RELIABILITY_PRESETS[_DEFAULT_RELIABILITY]
     lengthen(job, "reliability", (), findings)

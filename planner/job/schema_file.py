@@ -1,6 +1,6 @@
-"""What may an editor complete in a job file? The JSON Schema of job files: the domain types, and the short forms of files.
+"""What can an editor complete in a job file? The JSON Schema of job files: the domain types, and the short forms of files.
 
-Names of the catalogue are offered, others allowed where a price list or a region file of one's own may bring them.
+Names of the catalogue are suggested; other names are allowed if the user's own price list or region file may define them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from simulator.record import Record, meanings
 Schema = dict[str, object]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 OFFERED = (Kind.ACCELERATORS, Kind.NODES, Kind.FABRICS, Kind.SITES)
-"""Kinds of the catalogue that files of one's own add to."""
+"""Kinds of the catalogue to which a user's own files may add."""
 _TEXT: Schema = {"type": "string"}
 _PRICE: Schema = {"type": "number", "minimum": 0}
 _NULL: Schema = {"type": "null"}
@@ -48,7 +48,7 @@ def job_file_schema() -> Schema:
 
 
 def _records_in(annotation: object, found: dict[type[Record], None] | None = None) -> Iterable[type[Record]]:
-    """Returns every record type inside an annotation, and inside those."""
+    """Returns every record type inside an annotation, recursively."""
     known: dict[type[Record], None] = {} if found is None else found
     if isinstance(annotation, type) and issubclass(annotation, Record) and annotation not in known:
         known[annotation] = None
@@ -60,7 +60,7 @@ def _records_in(annotation: object, found: dict[type[Record], None] | None = Non
 
 
 def _as_written(record: type[Record], definition: Mapping[str, object]) -> Schema:
-    """Returns the definition of a type as files have it: short forms, fields of files, fields that may be left out."""
+    """Returns a type's definition as used in files, with short forms, additional fields and optional fields."""
     properties = definition.get("properties", {})
     assert isinstance(properties, dict)
     forms = _short_forms()
@@ -84,7 +84,7 @@ def _as_written(record: type[Record], definition: Mapping[str, object]) -> Schem
 
 
 def _is_needed(record: type[Record], name: str) -> bool:
-    """Returns whether a file must have the field: where neither the type nor the form has a default."""
+    """Returns whether a file must have the field, because neither the type nor the form has a default."""
     field, form = record.model_fields.get(name), form_of(record, name)
     return field is not None and field.is_required() and not (form and form.default)
 
@@ -98,7 +98,7 @@ def _described(record: type[Record], name: str) -> str:
 
 
 def _property(known: object, forms: list[Schema], description: str, is_needed: bool) -> Schema:
-    """Returns a property that takes its short forms, its own form, and null where it may be left out."""
+    """Returns a property that accepts its short forms, its own form, and null if it is optional."""
     own = dict(known) if isinstance(known, dict) else None
     default: Schema = {}
     if own is not None:
@@ -114,13 +114,13 @@ def _property(known: object, forms: list[Schema], description: str, is_needed: b
 
 
 def _alternatives(choice: Schema) -> list[Schema]:
-    """Returns what a choice chooses between; one that says more than that is one alternative."""
+    """Returns the alternatives of a choice; a choice with other keywords is itself one alternative."""
     inner = choice.get("anyOf")
     return list(inner) if isinstance(inner, list) and len(choice) == 1 else [choice]
 
 
 def _short_forms() -> dict[tuple[type[Record], str], list[Schema]]:
-    """Returns what files may write beside the fields of a type, by type and field; the words are those of `FORMS`."""
+    """Returns the short forms that files may use for fields, by type and field; descriptions come from `FORMS`."""
     site, fabric = _offered(Kind.SITES), _offered(Kind.FABRICS)
     profile: list[Schema] = [_TEXT, {"type": "array", "items": {"type": "number"}}, _shape_of_day()]
     return {
@@ -166,7 +166,7 @@ def _one_of(names: Iterable[str]) -> Schema:
 
 
 def _offered(kind: Kind) -> Schema:
-    """Names of the catalogue for the editor to complete; a file of one's own may bring others."""
+    """Names of the catalogue for the editor to complete; the user's own files may define others."""
     return {"$ref": f"#/$defs/{kind.value}"}
 
 
@@ -175,7 +175,7 @@ def _reference(record: type[Record]) -> Schema:
 
 
 def _without_titles(value: object) -> object:
-    """Leaves out the titles that repeat the names of fields."""
+    """Removes titles that only repeat the names of fields."""
     match value:
         case dict():
             return {

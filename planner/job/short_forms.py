@@ -1,4 +1,4 @@
-"""How is a short form written out? Steps that all parts of a job file share: names, single values, nulls."""
+"""How is a short form expanded? Steps that all parts of a job file share: names, single values, nulls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Entry = TypeVar("Entry")
 
 
 def without_nulls(fields: Fields, location: Location) -> Fields:
-    """Returns the fields of a record, and of records inside it, that are set; `null` unsets a known field."""
+    """Returns the set fields of a record and of the records in it; `null` unsets a known field."""
     model = model_at(location)
     return {
         name: _inner_without_nulls(value, (*location, name))
@@ -36,7 +36,7 @@ def _inner_without_nulls(value: object, location: Location) -> object:
 def entry(
     value: object, find: Callable[[str], Entry], location: Location, findings: Findings
 ) -> Entry | object:
-    """Returns the catalogue's entry for a name, any other value as it is."""
+    """Returns the catalogue's entry for a name; any other value unchanged."""
     return found(find, value, location, findings) if isinstance(value, str) else value
 
 
@@ -51,7 +51,7 @@ def found(find: Callable[[str], Entry], name: str, location: Location, findings:
 
 
 def lengthen(fields: Fields, field: str, location: Location, findings: Findings) -> None:
-    """Replaces a single value by the mapping that it stands for, if there is one."""
+    """Replaces a single value by the mapping for which it stands, if any."""
     value = fields.get(field)
     long = long_form(field, value)
     if long is not value:

@@ -1,4 +1,4 @@
-"""What does a site consist of? The user's own figures, else those of its region, and profiles from files or a few numbers."""
+"""What does a site consist of? The user's own figures, else those of its region; profiles come from files or a few numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simulator.domain.traces import GRID_TRACE, PRICE_TRACE, TraceUnit, read_tra
 from simulator.errors import InputError
 
 PROFILES: Mapping[str, TraceUnit] = {"grid_profile": GRID_TRACE, "electricity_profile": PRICE_TRACE}
-"""Fields that hold profiles, and in what their files count."""
+"""Fields that hold profiles, with the unit of their files."""
 MEAN_OF: Mapping[str, str] = {
     "grid_profile": "grid_kgco2e_per_kwh",
     "electricity_profile": "electricity_usd_per_kwh",
@@ -26,21 +26,21 @@ PLAUSIBLE: Mapping[str, float] = {
     "grid_profile": MOST_KGCO2E_PER_KWH,
     "electricity_profile": MOST_USD_PER_KWH,
 }
-"""The largest value of each profile."""
+"""The largest plausible value of each profile."""
 SAME_MEAN_FRACTION = 0.01
-"""A flat figure that is the mean of the profile, but for rounding, contradicts nothing."""
+"""A flat figure this close to the mean of the profile, relative to it, differs only by rounding and is no contradiction."""
 REQUIRED = tuple(name for name, field in Site.model_fields.items() if field.is_required())
 _SWINGS = ("mean", "daily_amplitude", "yearly_amplitude")
 
 
 def resolved_site(owner: Fields, location: Location, folder: Path, findings: Findings) -> object:
-    """Returns the site of a job or an offer with everything filled in that its region is known for.
+    """Returns the site of a job or an offer, completed with all known figures of its region.
 
     Args:
         owner: the job or the offer, whose `site` may be a region or fields.
-        location: where the owner stands.
+        location: path of the owner in the document.
         folder: where relative paths of profiles start.
-        findings: takes the problems.
+        findings: collects the problems.
     """
     lengthen(owner, "site", location, findings)
     given = owner.get("site")
@@ -48,7 +48,7 @@ def resolved_site(owner: Fields, location: Location, folder: Path, findings: Fin
 
 
 def _written_out(given: Fields, here: Location, folder: Path, findings: Findings) -> Fields:
-    """Returns the fields of a site that stands at a place."""
+    """Returns the full fields of the site at a path of the document."""
     site = {**given}
     for field, unit in PROFILES.items():
         if field in site:
@@ -58,14 +58,14 @@ def _written_out(given: Fields, here: Location, folder: Path, findings: Findings
 
 
 def _meet_mean(site: Fields, field: str, here: Location, findings: Findings) -> None:
-    """Gives a site the mean of a profile where it names no other figure; one that differs would be dropped, and is refused."""
+    """Sets a site's flat figure to the mean of its profile; refuses a given one that differs, as it would have no effect."""
     mean_field, profile = MEAN_OF[field], site[field]
     per_hour = profile.get("per_hour") if isinstance(profile, dict) else getattr(profile, "per_hour", None)
     if not per_hour or not all(isinstance(value, (int, float)) for value in per_hour):
         return
     mean, given = math.fsum(per_hour) / len(per_hour), site.get(mean_field)
     if given is None:
-        if 0.0 <= mean <= PLAUSIBLE[field]:  # else the profile itself is refused, by its own name
+        if 0.0 <= mean <= PLAUSIBLE[field]:  # otherwise the error names the profile itself
             site[mean_field] = mean
     elif isinstance(given, (int, float)) and not math.isclose(given, mean, rel_tol=SAME_MEAN_FRACTION):
         rule = f"is replaced by {field}, whose mean is {mean:.4g}; leave one of the two out"
@@ -73,7 +73,7 @@ def _meet_mean(site: Fields, field: str, here: Location, findings: Findings) -> 
 
 
 def resolved_what_if(given: Fields, folder: Path, findings: Findings) -> Fields:
-    """Returns what a job asks to be compared with, its sites written out."""
+    """Returns the what-if cases of a job with their sites written out."""
     sites = given.get("sites")
     if not isinstance(sites, list):
         return given
@@ -88,7 +88,7 @@ def resolved_what_if(given: Fields, folder: Path, findings: Findings) -> Fields:
 
 
 def _with_region(given: Fields, location: Location, findings: Findings) -> Fields:
-    """Returns a site whose missing figures are those of its region; an own region must have all that are required."""
+    """Returns a site completed from its region; if the catalogue lacks the region, the job must give all required figures."""
     region = given.get("region")
     missing = [field for field in Site.model_fields if given.get(field) is None]
     if not isinstance(region, str) or not missing:
@@ -111,7 +111,7 @@ def _with_region(given: Fields, location: Location, findings: Findings) -> Field
 
 
 def _profile(value: object, unit: TraceUnit, location: Location, folder: Path, findings: Findings) -> object:
-    """Returns the profile that a path, a list of numbers or a mean with its swings stands for."""
+    """Returns the profile given by a path, a list of numbers, or a mean and its amplitudes."""
     match value:
         case str():
             return _found_profile(lambda: read_trace(folder / value, unit), value, location, findings)
@@ -127,7 +127,7 @@ def _profile(value: object, unit: TraceUnit, location: Location, folder: Path, f
 
 
 def _are_numbers(swings: Fields, location: Location, findings: Findings) -> bool:
-    """Whether a mean and its swings are numbers; what is none is reported."""
+    """Whether a mean and its amplitudes are numbers; reports those that are not."""
     wrong = {
         name: value
         for name, value in swings.items()

@@ -22,11 +22,11 @@ from simulator.domain.plan import CheckpointScheme
 
 _FACTORS = "input_factors."
 _SHARED_OUT = ("accelerators", "hosts", "network", "storage", "building")
-"""Parts of the making of which a run answers for the hours that it uses them."""
+"""Parts of the carbon scope whose embodied carbon is allocated to a run by its hours of use."""
 
 
 def unused_notes(job: Job) -> Iterator[str]:
-    """Yields the remark on fields without effect, and the one on a scope of carbon that counts no making at all."""
+    """Yields the remark on fields without effect, and the one on a carbon scope without any embodied carbon."""
     if found := unused_fields(job):
         told = "; ".join(f"{path} ({why})" for path, why in found.items())
         yield f"These fields change nothing here: {told}."
@@ -35,7 +35,7 @@ def unused_notes(job: Job) -> Iterator[str]:
 
 
 def unused_fields(job: Job) -> dict[str, str]:
-    """Returns the fields that differ from their defaults and change nothing, by their place, each with the reason."""
+    """Returns the fields that differ from their defaults but have no effect, by path, each with the reason."""
     found: dict[str, str] = {}
     for rule in (*_RULES, *WORKLOAD_RULES):
         if not rule.is_used(job):
@@ -52,7 +52,7 @@ def _buys(job: Job) -> bool:
 
 
 def _has_owner(job: Job) -> bool:
-    """Whether anything is bought, compared with a purchase, or asked to be."""
+    """Whether anything is bought, compared with a purchase, or such a comparison is requested."""
     prices = (node_price_of(offer) for offer in job.offers)
     return bool(job.what_if.purchases_usd_per_node) or any(not np.isnan(price) for price in prices)
 
@@ -261,7 +261,7 @@ _RULES = (
 
 
 def _of_offers(job: Job) -> Iterator[tuple[str, str]]:
-    """Switches that nobody buys, or whose making is not counted."""
+    """Switches that are not bought, or whose embodied carbon is not counted."""
     usual = Fabric.model_fields["embodied_switch_kgco2e"].default
     for index, offer in enumerate(job.offers):
         if offer.fabric.embodied_switch_kgco2e != usual and not job.carbon_scope.network:
@@ -269,7 +269,7 @@ def _of_offers(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _of_sites(job: Job) -> Iterator[tuple[str, str]]:
-    """A site where nothing stands; and terms of electricity, which owners pay, at sites where nothing can be owned."""
+    """A site that no offer uses; and electricity terms, which only owners pay, at sites where nothing can be owned."""
     own_sites = [offer.site for offer in job.offers]
     if None not in own_sites and job.site not in own_sites:
         yield "site", "every offer has a site of its own"

@@ -1,4 +1,4 @@
-"""When do fields of a job matter, and why not otherwise?"""
+"""Under which condition do fields of a job have an effect, and why not otherwise?"""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from simulator.record import Record
 
 @dataclass(frozen=True, kw_only=True)
 class UnusedRule:
-    """Fields that only matter where a job has something else."""
+    """Fields that only have an effect if the job meets a condition."""
 
     is_used: Callable[[Job], bool]
     why: str
-    """Why not, where it has not."""
+    """Why they have no effect otherwise."""
     paths: tuple[str, ...]
 
 
 def is_set(job: Job, path: str) -> bool:
-    """Returns whether a field, named as `part.field`, or a part of it, is there and differs from its default."""
+    """Returns whether a field, named as `part.field`, or a part of it, is present and differs from its default."""
     *parts, field = path.split(".")
     record: Record | None = job
     for part in parts:

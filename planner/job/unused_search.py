@@ -13,16 +13,16 @@ _UNREAD: Mapping[Algorithm, tuple[str, ...]] = {
     Algorithm.EXHAUSTIVE: ("max_evaluations", "population_size", *_OF_POPULATIONS),
     Algorithm.RANDOM: _OF_POPULATIONS,
 }
-"""What an algorithm never asks for, whatever the job."""
+"""Settings that an algorithm never reads, whatever the job."""
 
 
 def search_notes(job: Job, algorithm: Algorithm, num_designs: int) -> Iterator[str]:
-    """Yields remarks on settings that differ from their defaults and change nothing, each with the way out.
+    """Yields remarks on settings that differ from their defaults but have no effect, each with the way out.
 
     Args:
         job: the job.
-        algorithm: by which it is searched; never `auto`.
-        num_designs: of the pruned space; where it is 0 nothing is searched, and nothing is remarked.
+        algorithm: the algorithm that searches; never `auto`.
+        num_designs: size of the pruned space; if it is 0, nothing is searched and there are no remarks.
     """
     if num_designs == 0:
         return
@@ -37,7 +37,7 @@ def search_notes(job: Job, algorithm: Algorithm, num_designs: int) -> Iterator[s
 
 
 def _never_asks_for_time(job: Job, algorithm: Algorithm) -> bool:
-    """An exhaustive search goes on to its end; the refinement behind it would ask."""
+    """An exhaustive search runs to its end; only the refinement after it would check the time."""
     return algorithm is Algorithm.EXHAUSTIVE and job.search.num_refinements == 0
 
 

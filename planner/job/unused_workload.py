@@ -1,4 +1,4 @@
-"""Which fields of a workload have no effect, because no layout to be searched and no other field needs them?"""
+"""Which fields of a workload have no effect, because neither the layouts searched nor other fields use them?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEGREES = ("tensor_parallel", "pipeline_parallel", "virtual_pipeline", "context
 
 
 def narrowed_to(job: Job, plan: Plan) -> Job:
-    """Returns the job with nothing to search but one plan's layout, so that remarks are those on that plan."""
+    """Returns the job with its search space reduced to one plan's layout, which limits remarks to that plan."""
     lists = {name: (getattr(plan, name),) for name in _DEGREES}
     layers = None if plan.recompute_num_layers is None else (plan.recompute_num_layers,)
     groups = None if plan.interleaved_group_size is None else (plan.interleaved_group_size,)
@@ -67,7 +67,7 @@ def _can_free_stage_inputs(job: Job) -> bool:
 
 
 def _gathers_again(job: Job) -> bool:
-    """Whether ZeRO-2 may gather weights in every micro-batch."""
+    """Whether ZeRO-2 may gather weights again in every micro-batch."""
     return 2 in job.search.zero_stages and job.workload.regathers_weights
 
 
