@@ -1,4 +1,4 @@
-"""What stands in the JSON of an answer? The reference pages, written from the types of the answers."""
+"""What does the JSON of an answer contain? The reference pages, written from the types of the answers."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ This page is generated from the types: `python -m docs.generate`.
 
 
 def simulate_reference() -> str:
-    """Returns the page: one section for every type of this answer that the page on `recommend` does not hold."""
+    """Returns the page: one section for every type of this answer that the page on `recommend` lacks."""
     shorts: dict[str, list[str]] = {}
     for short, name in SHORT_FORMS.items():
         shorts.setdefault(name, []).append(f"`{short}`")
@@ -171,7 +171,7 @@ def simulate_reference() -> str:
 
 
 def goodput_reference() -> str:
-    """Returns the page: one section for every type of a goodput."""
+    """Returns the page: one section for every type of a goodput answer."""
     return _page(GOODPUT_INTRODUCTION, Goodput)
 
 
@@ -180,7 +180,7 @@ def _page(introduction: str, answer: type[Record]) -> str:
 
 
 def answer_sections(*answers: type[Record]) -> list[str]:
-    """Returns one section for every type of some answers that the page on `recommend` does not hold."""
+    """Returns one section for every type of the given answers that the page on `recommend` lacks."""
     known = models_in(Recommendation, [])
     found = list(known)
     for answer in answers:
@@ -189,7 +189,7 @@ def answer_sections(*answers: type[Record]) -> list[str]:
 
 
 def answer_reference() -> str:
-    """Returns the page: one section with a table for every type that an answer holds."""
+    """Returns the page: one section with a table for every type in an answer."""
     return "\n".join([INTRODUCTION, *(_section(model) for model in models_in(Recommendation, []))])
 
 
@@ -217,7 +217,7 @@ def _section(model: type[Record], elsewhere: Sequence[type[Record]] = ()) -> str
 
 
 def _words(annotation: object, elsewhere: Sequence[type[Record]] = ()) -> str:
-    """Returns a type in the words of JSON; types of the page on `recommend` are linked there."""
+    """Returns a type in JSON terms; types on the page on `recommend` are linked there."""
     arguments = get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Record):
         page = ANSWER_PAGE.name if annotation in elsewhere else ""

@@ -1,4 +1,4 @@
-"""What do a measured H100 and H200 say of the simulator? The tables of the page on calibration, from the files of examples/."""
+"""How accurate is the simulator on a measured H100 and H200? The tables of the page on calibration, from files in examples/."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = {name: ROOT / "examples" / "calibration" / f"{name.lower()}-kernels.csv"
 
 
 def filled_calibration() -> str:
-    """Returns the page with its marked parts written anew."""
+    """Returns the page with its marked parts regenerated."""
     answers = {name: calibrate_kernels(read_kernels(file)) for name, file in FILES.items()}
     text = PAGE.read_text(encoding="utf-8")
     return replaced(replaced(text, "kinds", _kinds(answers)), "layers", _layers(answers))

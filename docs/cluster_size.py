@@ -1,4 +1,4 @@
-"""What does the shipped study of cluster size and checkpointing say? Its page's tables and figures, from one sweep.
+"""What does the shipped study of cluster size and checkpointing show? The tables and figures of its page, from one sweep.
 
 python -m docs.cluster_size     writes the table of all designs, the figures, and the marked parts of the page
 """
@@ -33,14 +33,14 @@ COLORS = {ASYNC: "#1f77b4", ASSISTED: "#d62728", PEER: "#2ca02c", SYNC: "#7f7f7f
 MOST_BYTES = 80e9
 """Memory of one accelerator."""
 DIMINISHED_FRACTION = 0.9
-"""What a doubling adds where returns are called diminishing; 1 would be in proportion."""
+"""Gain from a doubling below which returns are called diminishing; 1 would be proportional."""
 WORTH_IT_FRACTION = 1e-3
-"""Share of the cost of a run below which a gain is called none; far below what two runs differ by."""
+"""Share of a run's cost below which a gain counts as none; far below the difference between two runs."""
 MWH_PER_KWH = JOULES_PER_KWH / JOULES_PER_MWH
 
 
 def filled_page(rows: Sequence[Row]) -> str:
-    """Returns the page with its marked parts written anew."""
+    """Returns the page with its marked parts regenerated."""
     text = PAGE.read_text(encoding="utf-8")
     for name, body in {
         "short": _short(rows),
@@ -71,7 +71,7 @@ def _sizes_of(rows: Iterable[Row]) -> list[int]:
 
 
 def _at(rows: Sequence[Row], model: str, size: int, *, only_auto: bool = True) -> dict[str, Row]:
-    """The best design of every scheme for a model and a size; at the interval that loses least, if so wanted."""
+    """The best design of every scheme for a model and a size; with `only_auto`, at the interval that loses least."""
     return best_by_scheme(
         [r for r in rows if r[MODEL] == model and r["num_gpus"] == size and (is_auto(r) or not only_auto)]
     )
@@ -91,7 +91,7 @@ def _layout(row: Row) -> str:
 
 
 def _short(rows: Sequence[Row]) -> str:
-    """What the study comes to, in sentences."""
+    """The results of the study, in sentences."""
     sentences = [
         sentence
         for model in _models(rows)
@@ -105,7 +105,7 @@ def _short(rows: Sequence[Row]) -> str:
 
 
 def _gains(rows: Sequence[Row], model: str) -> list[tuple[int, float]]:
-    """Every size with what doubling up to it adds to the tokens per second of the whole run."""
+    """Every size, with the gain in tokens per second of the whole run from doubling up to it."""
     rates = [
         (size, number(_at(rows, model, size)[ASYNC], "effective_tokens_per_s")) for size in _sizes_of(rows)
     ]
@@ -174,7 +174,7 @@ def _sizes(rows: Sequence[Row]) -> str:
 
 
 def _doubling(rows: Sequence[Row]) -> str:
-    """What the second half of every cluster adds to the tokens per second."""
+    """The gain in tokens per second from the second half of every cluster."""
     sizes = _sizes_of(rows)
     lines = []
     for small, large in itertools.pairwise(sizes):
@@ -225,7 +225,7 @@ def _intervals(rows: Sequence[Row]) -> str:
 
 
 def _worth(rows: Sequence[Row]) -> str:
-    """What gradient-assisted saves are worth against asynchronous ones, each at its best interval."""
+    """The gain from gradient-assisted saves over asynchronous ones, each at its best interval."""
     lines = []
     for model in _models(rows):
         for size in _sizes_of(rows):
@@ -272,7 +272,7 @@ def _stops_paying(rows: Sequence[Row]) -> str:
 
 
 def _thresholds() -> str:
-    """Least bytes per GPU at which hiding the copy gains so much goodput, by up-time and by what a save costs besides."""
+    """Least bytes per GPU at which hiding the copy gains a given goodput, by MTBF and by the other costs of a save."""
     lines = []
     for mtbf_s, words in (
         (600.0, "10 minutes"),

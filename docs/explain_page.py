@@ -1,4 +1,4 @@
-"""What do the pages on constraints and on purchase plans say? Their text, and the tables from the registry."""
+"""What is on the pages on constraints and on purchase plans? Their text, and tables from the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are the pages kept true? References are written from the types, the README's results from real answers.
+"""How are the pages kept up to date? References are generated from the types, the README's results from real answers.
 
 python -m docs.generate            writes the references, the schemas, and the marked parts of other pages
 python -m docs.generate --check    fails when a page on disk differs, and names it
@@ -138,7 +138,7 @@ def network_reference() -> str:
 
 
 def job_file_reference() -> str:
-    """Returns the page: one section with a table for every type that a job file can hold."""
+    """Returns the page: one section with a table for every type in a job file."""
     return "\n".join([INTRODUCTION, *(_section(model) for model in models_in(Job, [])), rules_section()])
 
 
@@ -158,7 +158,7 @@ def _row(model: type[Record], name: str) -> str:
 
 
 def _form_written(form: Form, field: FieldInfo | None) -> str:
-    """Returns what a form says, with links to the types that it names and the bounds of its number."""
+    """Returns the text of a form, with links to the types that it names and the bounds of its number."""
     bounds = _bounds(field.metadata) if field is not None and _NUMBER.match(form.written) else ""
     written = _TYPES.sub(lambda found: f"fields of [{found[1]}](#{found[1].lower()})", form.written)
     return (
@@ -200,7 +200,7 @@ def _words(annotation: object) -> str:
 _LONG_NUMBER = 1e6
 _EXPONENT = re.compile(r"e([+-])0*(?=[1-9])")
 _NUMBER = re.compile(r"(?:whole )?number\b(?!, or \{)")
-"""Forms of one number, the bounds of which are those of the field."""
+"""Forms that are a single number, with the bounds of the field."""
 _TYPES = re.compile(r"\bfields of ([A-Z]\w+)")
 """Types that a form names."""
 _WORDS: dict[object, str] = {
@@ -214,7 +214,7 @@ _SIGNS = {"gt": "> {}", "ge": ">= {}", "lt": "< {}", "le": "<= {}"}
 
 
 def _bounds(metadata: Sequence[object]) -> str:
-    """Returns the bounds of a number, the lower one first; bounds of lengths only protect the program."""
+    """Returns the bounds of a number, the lower one first; omits bounds of lengths, which only protect the program."""
     return ", ".join(
         sign.format(_short(f"{value:,.15g}"))
         for name, sign in _SIGNS.items()
@@ -253,7 +253,7 @@ def _value(value: object) -> str:
 
 
 def _record(value: Record) -> str:
-    """Returns what stands for a record as a default: its own defaults, where its type has some for all fields."""
+    """Returns the text for a record as a default: its own defaults, if its type has defaults for all fields."""
     if not any(field.is_required() for field in type(value).model_fields.values()) and value == type(value)():
         return "the defaults below"
     fields = (f"{name}: {_value(inner).strip('`')}" for name, inner in value.model_dump().items())
@@ -261,7 +261,7 @@ def _record(value: Record) -> str:
 
 
 def _short(number: str) -> str:
-    """Returns a number whose exponent has no zeros in front: `1e+09` is `1e9`."""
+    """Returns a number without leading zeros in its exponent: `1e+09` becomes `1e9`."""
     return _EXPONENT.sub(lambda found: "e" + found[1].strip("+"), number)
 
 

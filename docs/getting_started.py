@@ -1,4 +1,4 @@
-"""What do the commands of docs/getting-started.md print today? Its samples of output, written anew."""
+"""What do the commands of docs/getting-started.md print? The page's samples of output, regenerated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from planner.cli.commands import main
 
 GETTING_STARTED = Path(__file__).with_name("getting-started.md")
 NAME = "job-1a2b3c4d"
-"""Stands for the name of a study, which is another one after every change of the code."""
+"""Placeholder for the name of a study, which changes with every change of the code."""
 _NAME = re.compile(r"job-[0-9a-f]{8}")
 _INIT = re.compile(r"^capplan (init job\.yaml .*?[^\\])$", re.MULTILINE | re.DOTALL)
 _CHANGED = re.compile(r"^capplan (study run job\.yaml --set .*)$", re.MULTILINE)
@@ -23,7 +23,7 @@ _QUIET = ("--no-tracking", "--quiet")
 
 
 def filled_getting_started() -> str:
-    """Returns the page with the samples of its studies written anew, without what differs from run to run."""
+    """Returns the page with the samples of its studies regenerated, without what differs from run to run."""
     text = GETTING_STARTED.read_text(encoding="utf-8")
     with TemporaryDirectory() as folder, chdir(folder):
         _printed(_words(_INIT, text))
@@ -49,7 +49,7 @@ def _printed(arguments: Sequence[str]) -> str:
 
 
 def status_sample(printed: str) -> list[str]:
-    """Returns the lines of `study status` that are the same in every run, with a name that stands for any."""
+    """Returns the lines of `study status` that are the same in every run, with a placeholder for the name."""
     head = _NAME.sub(NAME, printed.splitlines()[0])
     return [head, "", "  ...", *_lines(printed, "designs ", "front "), "  ..."]
 

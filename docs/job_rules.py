@@ -1,4 +1,4 @@
-"""Which fields of a job file need or exclude each other? Examples that break a rule, and what the program says of each."""
+"""Which fields of a job file need or exclude each other? Examples that break one rule each, with the program's message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOB: Mapping[str, object] = {
     "offers": [{"accelerator": "h100-sxm5-80gb", "num_gpus": {"min": 64, "max": 256}}],
     "site": "us-iowa",
 }
-"""The job that each example changes; it keeps all rules itself."""
+"""The job that each example changes; it breaks no rule itself."""
 _OWN_SITE = "{region: mars, grid_kgco2e_per_kwh: 0.1, electricity_usd_per_kwh: 0.1}"
 _GRID_PROFILE = "{region: us-iowa, grid_kgco2e_per_kwh: 0.5, grid_profile: {mean: 0.3, daily_amplitude: 0.1}}"
 _RENT, _NODE = "offers[0].rent_usd_per_gpu_hour", "offers[0].purchase_usd_per_node"
@@ -63,17 +63,17 @@ EXAMPLES: tuple[tuple[str, ...], ...] = (
     ("what_if.refresh_from=a100-sxm4-80gb",),
     ("what_if.power_caps=[0.8, 0.8]",),
 )
-"""Overrides of the job that break one rule between fields each, in the order of the page."""
+"""Overrides of the job, each breaking one rule between fields, in the order of the page."""
 
 
 def rules_section() -> str:
-    """Returns the section with every example and the sentence that refuses it."""
+    """Returns the section with every example and the message that refuses it."""
     rows = [f"| {_code(overrides)} | {_escaped(sentence)} |" for overrides, sentence in refusals()]
     return "\n".join([_HEAD, *rows, ""])
 
 
 def refusals() -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yields every example with what the program says of it.
+    """Yields every example with the program's message.
 
     Raises:
         ValueError: an example breaks no rule, or more than one.

@@ -1,4 +1,4 @@
-"""What does the page on network files say? Its text; the tables of fields are written from the types."""
+"""What is on the page on network files? Its text; the tables of fields are generated from the types."""
 
 from __future__ import annotations
 

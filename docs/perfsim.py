@@ -1,4 +1,4 @@
-"""What does capplan answer to the training scenarios of PerfSim-Survey-2026? One job and plan each, and the asked metric."""
+"""How does capplan answer the training scenarios of PerfSim-Survey-2026? One job and plan each, and the requested metric."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_HIDDEN = "workload.overlaps_gradient_sync=false"
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What a plan of a scenario comes to."""
+    """The simulated figures of a scenario's plan."""
 
     steps: StepTable
     memory: MemoryTable
@@ -34,13 +34,13 @@ class Figures:
     sequences_per_s: float
     tokens_per_s: float
     peak_bytes: float
-    """Of the most loaded accelerator."""
+    """Peak memory of the most loaded accelerator."""
     capacity_bytes: float
     stage_bytes: tuple[float, ...]
     """Memory of every stage of the pipeline."""
 
     def share(self, *parts: str) -> float:
-        """Returns the share of the step that some of its parts take."""
+        """Returns the share of the step time that the given parts take."""
         return sum(self.seconds(part) for part in parts) / self.seconds("step_time_s")
 
     def seconds(self, part: str) -> float:
@@ -57,10 +57,10 @@ class Scenario:
     plan: str
     asked: str
     uses: str
-    """What of capplan it needs."""
+    """The features of capplan that it needs."""
     answer: Callable[[Scenario], str]
     neusight: str
-    """Whether that tool covers it, by the suite's own matrix."""
+    """Whether NeuSight covers it, according to the suite's own matrix."""
     astra_sim: str
 
     @property
@@ -70,11 +70,11 @@ class Scenario:
 
     @property
     def command(self) -> str:
-        """What a user types."""
+        """The command that a user types."""
         return f"capplan simulate {self.job.as_posix()} --plan {self.plan}"
 
     def figures(self, *overrides: str, plan: str = "") -> Figures:
-        """Returns what its plan, or another one, comes to."""
+        """Returns the figures of its plan, or of another one."""
         return _figures(self.job, plan or self.plan, overrides)
 
 
@@ -315,4 +315,4 @@ SCENARIOS = (
         astra_sim=PART,
     ),
 )
-"""The suite's training scenarios in its order; whether NeuSight and ASTRA-sim cover one is its own matrix."""
+"""The suite's training scenarios in its order; the coverage by NeuSight and ASTRA-sim is from its own matrix."""

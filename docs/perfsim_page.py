@@ -1,4 +1,4 @@
-"""How does the page of PerfSim-Survey-2026's training scenarios come about? From their answers, and the suite's own judgement.
+"""How is the page on PerfSim-Survey-2026's training scenarios made? From capplan's answers and the suite's own coverage matrix.
 
 python -m docs.perfsim_page     writes docs/perfsim.md, as does docs.generate
 """

@@ -1,4 +1,4 @@
-"""Are the results in the README real? Its marked parts are what capplan answers today."""
+"""Are the results in the README real? Its marked parts are regenerated from capplan's answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ACCURACY_ROWS = (
 
 
 def filled_readme() -> str:
-    """Returns the README with its marked parts written anew."""
+    """Returns the README with its marked parts regenerated."""
     text = README.read_text(encoding="utf-8")
     answer, tight = _text(), _text("limits.budget_usd=1.6e6")
     shown = [section for section in _sections(answer) if section.startswith(SHOWN_SECTIONS)]
@@ -69,7 +69,7 @@ def _accuracy_table() -> str:
 
 
 def replaced(text: str, name: str, body: str) -> str:
-    """Returns a page with the part between `<!-- name -->` and `<!-- end -->` written anew."""
+    """Returns a page with the part between `<!-- name -->` and `<!-- end -->` replaced."""
     start, end = f"<!-- {name} -->", "<!-- end -->"
     head, _, rest = text.partition(start)
     _, _, tail = rest.partition(end)

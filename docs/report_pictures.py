@@ -1,6 +1,6 @@
 """What does a report look like? The pictures of docs/report.md, taken in a browser: python -m docs.report_pictures.
 
-Needs a Chromium, and takes half a minute. The pictures are looked at before they are committed.
+Needs Chromium and takes half a minute. Look at the pictures before you commit them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Shot(NamedTuple):
     height: int
     scheme: str
     at: str
-    """Selector of what stands at the top."""
+    """CSS selector of the element at the top of the picture."""
 
 
 SHOTS = (
@@ -45,7 +45,7 @@ SHOTS = (
 
 
 def taken(page_file: Path, browser: Browser) -> Iterator[Path]:
-    """Takes the pictures one after another, and yields their files."""
+    """Takes the pictures one by one, and yields their files."""
     for shot in SHOTS:
         page = browser.new_page(
             viewport={"width": shot.width, "height": shot.height},
@@ -62,7 +62,7 @@ def taken(page_file: Path, browser: Browser) -> Iterator[Path]:
 
 
 def main() -> int:
-    """Answers the example, takes the pictures, and returns 1 where one is too large to be kept."""
+    """Answers the example and takes the pictures; returns 1 if a picture is too large to be kept."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("google-chrome")

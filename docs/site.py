@@ -1,9 +1,9 @@
 """How do the pages become a site? Every page of docs/ and the README as HTML, with navigation, for any browser, offline.
 
-python -m docs.site --output DIR      writes the site into DIR, which is made; open DIR/index.html
+python -m docs.site --output DIR      writes the site into a new folder DIR; open DIR/index.html
 
-The site has the folders of the repository: docs/model.md becomes docs/model.html, and files that pages link to, such as
-examples, lie where the links expect them. Nothing is loaded from elsewhere, and no script runs.
+The site keeps the folders of the repository: docs/model.md becomes docs/model.html, and files to which pages link, such as
+examples, are copied to where the links expect them. Nothing is loaded from elsewhere, and no script runs.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
 )
-"""Headings of the navigation, and their pages in reading order; pages that are not named follow under `More`."""
+"""Headings of the navigation with their pages in reading order; all other pages follow under `More`."""
 STYLE = """\
 header { border-bottom: 1px solid var(--line); } header a { color: var(--ink); font-weight: 650; text-decoration: none; }
 header p, .frame { max-width: 82rem; margin: 0 auto; padding: 0.7rem 1rem; }
@@ -117,7 +117,7 @@ class Page:
 
     @property
     def target(self) -> Path:
-        """Where its HTML lies in the site."""
+        """Path of its HTML in the site."""
         return Path("index.html") if self.source == HOME else self.source.with_suffix(".html")
 
 
@@ -125,7 +125,7 @@ def build(output: Path) -> list[Path]:
     """Writes the site into a folder and returns its pages.
 
     Raises:
-        FileNotFoundError: a page links to a file that is not there.
+        FileNotFoundError: a page links to a file that does not exist.
     """
     sections = _sections()
     ordered = [found for _, pages in sections for found in pages]
@@ -188,7 +188,7 @@ def _navigation(current: Page, sections: list[tuple[str, list[Page]]]) -> str:
 
 
 def _around(current: Page, around: tuple[Page | None, Page | None]) -> str:
-    """Links to the page before and the page behind."""
+    """Links to the previous and the next page."""
     links = [
         f'<p><a rel="{rel}" href="{_path(current, each.target)}">{word} {escape(each.title)}</a></p>'
         if each
@@ -218,7 +218,7 @@ def _rendered(text: str, found: Page, output: Path) -> str:
 
 
 def _name_cells(tokens: list[Token]) -> None:
-    """Gives the cells of tables the head of their column, which stands before them where columns are stacked."""
+    """Labels the cells of tables with the heading of their column, which is shown where columns are stacked."""
     heads: list[str] = []
     column = 0
     for position, token in enumerate(tokens):
@@ -236,7 +236,7 @@ def _name_cells(tokens: list[Token]) -> None:
 
 
 def anchor(heading: str, used: dict[str, int]) -> str:
-    """Returns the anchor of a heading as GitHub makes it; the second of the same words gets a number."""
+    """Returns the anchor of a heading as GitHub makes it; repeated headings get a number."""
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
     slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
     number = used.get(slug, 0)
@@ -252,7 +252,7 @@ def _relink(token: Token, found: Page, output: Path) -> None:
 
 
 def _site_link(link: str, found: Page, output: Path) -> str:
-    """Returns where a link between files of the repository leads in the site; copies what is no page."""
+    """Returns the target in the site of a link between files of the repository; copies files that are not pages."""
     place, hash_sign, fragment = link.partition("#")
     source = Path(relpath((ROOT / found.source).parent / place, ROOT))
     if not (ROOT / source).is_file():

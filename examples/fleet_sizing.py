@@ -1,6 +1,6 @@
-"""How large a fleet does a year of jobs need? Sizes against jobs, one after another: `python examples/fleet_sizing.py`.
+"""How large a fleet does a year of jobs need? Fleet sizes against jobs in sequence: `python examples/fleet_sizing.py`.
 
-Each job gets the fastest layout at every size of the fleet. A size suffices when the jobs of the year fit into the year.
+Each job runs alone on the whole fleet, with its fastest layout. A fleet suffices if the year's jobs fit into the year.
 """
 
 from pathlib import Path
@@ -20,13 +20,13 @@ QUICK = (
     "search.checkpoint_schemes=[async]",
     "search.with_spares=[true]",
 )
-"""Leaves out decisions that hardly move the answer to this question, so that it takes seconds."""
+"""Leaves out decisions that hardly affect the answer here, which shortens the search to seconds."""
 JOBS = {
     "70B, twice": (2, ["workload.tokens=2e12"]),
     "8B, ten times": (10, ["workload.model=llama-3.1-8b", "workload.tokens=1e12"]),
     "70B at 32k, four times": (4, ["workload.tokens=2e11", "workload.sequence_length=32768"]),
 }
-"""What the year asks for: how often, and what differs from the job of the example."""
+"""The jobs of the year: how often each runs, and how it differs from the job of the example."""
 
 
 def main() -> None:
@@ -45,13 +45,13 @@ def main() -> None:
 
 
 def run_of(size: int, overrides: list[str]) -> tuple[float, float]:
-    """Returns days and cost of one job on the whole fleet; infinite where it does not run."""
+    """Returns days and cost of one job on the whole fleet; infinite if it cannot run."""
     best = recommend(job_on(size, overrides), seed=1, tracking=False).best
     return (best.time_to_train_days, best.cost_usd) if best else (float("inf"), float("inf"))
 
 
 def job_on(size: int, overrides: list[str]) -> Job:
-    """Returns a job of the year on a fleet of H100 of one size."""
+    """Returns a job of the year on an H100 fleet of one size."""
     fleet = ["limits=null", "objectives=[time_to_train]", f"offers[0].num_gpus={size}"]
     job = load_job(JOB, [*fleet, *QUICK, *overrides])
     return job.model_copy(update={"offers": job.offers[:1]})

@@ -1,4 +1,4 @@
-"""What does a site with little power train? Time and energy by its power: `python examples/power_capped_site.py`."""
+"""What can a site with little power train? Time and energy by site power: `python examples/power_capped_site.py`."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ WITHOUT_REFINEMENT = "search.num_refinements=0"
 
 
 def main() -> None:
-    """Prints the fastest design under each power, with and without power caps of the accelerators."""
+    """Prints the fastest design under each power limit, with and without power caps on the accelerators."""
     table = Table("site", "power caps", "GPUs", "accelerator", "cap", "peak", "days", "MWh")
     for power_w in SITES_W:
         for caps in ("[1.0]", "[1.0, 0.8]"):

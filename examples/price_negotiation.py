@@ -1,4 +1,4 @@
-"""At which price would we take the other GPU? Bisection over its rent: `python examples/price_negotiation.py`."""
+"""At which price would we choose the other GPU? Bisection over its rent: `python examples/price_negotiation.py`."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ QUICK = (
     "search.checkpoint_schemes=[async]",
     "search.with_spares=[true]",
 )
-"""Leaves out decisions that hardly move the answer to this question, so that it takes seconds."""
+"""Leaves out decisions that hardly affect the answer here, which shortens the search to seconds."""
 
 
 def main() -> None:
-    """Prints what is chosen at the quote, and at which rent the challenger would be."""
+    """Prints the choice at the quoted price, and the rent at which the challenger would be chosen."""
     job, console = asked(), Console(highlight=False)
     quote = next(offer.rent_usd_per_gpu_hour for offer in job.offers if offer.accelerator.id == CHALLENGER)
-    assert quote  # the example rents
+    assert quote  # the example has a rental price
     console.print(f"at the quote of {quote.mid:.2f} USD/GPU-hour for {CHALLENGER}: {chosen(job, quote.mid)}")
     if chosen(job, LOWEST_USD) != CHALLENGER:
         console.print(f"not even {LOWEST_USD:.2f} USD/GPU-hour would change that")
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def asked() -> Job:
-    """Returns the job of the example, judged by cost alone, on fleets of 512 or more."""
+    """Returns the job of the example with cost as its only objective, on fleets of 512 GPUs or more."""
     sizes = [f"offers[{index}].num_gpus.min=512" for index in range(3)]
     return load_job(JOB, ["objectives=[cost]", "limits.deadline_days=120", *sizes, *QUICK])
 

@@ -1,8 +1,8 @@
 """Where should it run? One design in many regions by carbon and electricity: `python examples/region_choice.py`.
 
-The design is chosen once, by time; then the same plan stands in every region. Grids that are counted
-otherwise cannot be compared to the last tonne: below the table stands which are. Hours to wait for a greener grid are the
-job's `what_if.start_within_hours`, pauses its `what_if.pauses` (docs/cost-energy-carbon.md).
+The design is chosen once, by time; then the same plan is simulated in every region. Grid figures with different accounting
+conventions are only roughly comparable; a note below the table names them. To wait for a greener grid, use the job's
+`what_if.start_within_hours`; to pause, `what_if.pauses` (docs/cost-energy-carbon.md).
 """
 
 from pathlib import Path
@@ -19,9 +19,9 @@ REGIONS = ("us-iowa", "us-virginia", "france", "sweden", "germany", "poland", "i
 
 
 def main() -> None:
-    """Prints carbon and energy of one plan in each region, the greenest first."""
+    """Prints carbon and energy of one plan in each region, lowest carbon first."""
     best = recommend(load_job(JOB, ["search.num_refinements=0"]), seed=1, tracking=False).best
-    assert best  # the example can be met
+    assert best  # the example has feasible designs
     found = {region: in_region(region, best) for region in REGIONS}
     table = Table(
         "region",
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def in_region(region: str, best: Design) -> Design:
-    """Returns the same plan with the grid, the electricity price and the cooling of a region."""
+    """Returns the plan simulated with the grid, electricity price and cooling of a region."""
     job = load_job(JOB, [f"site={region}"])
     design = simulate_plan(job, best.plan, with_sensitivities=False).design
     assert design  # the layout does not depend on the region
