@@ -22,11 +22,11 @@ OBJECTIVE_FIELDS: Final[Mapping[Objective, tuple[str, Quantity]]] = {
     Objective.ENERGY: ("energy_kwh", "kwh"),
     Objective.CARBON: ("carbon_kgco2e", "kgco2e"),
 }
-"""Field of a design and its unit by objective; the other objectives are risks and percentiles, which designs do not hold."""
+"""Field and unit of a design by objective; the other objectives are risks and percentiles, which are not fields of designs."""
 ROUNDING: Final = 1e-12
-"""Smaller parts, as shares of the whole, are rounding and count as none."""
+"""Parts below this share of the whole are rounding errors and count as 0."""
 MOST_STAGES: Final = 16
-"""Only some stages of longer pipelines are shown, because the middle ones are similar."""
+"""Most stages that are shown; longer pipelines are shortened, because their middle stages are similar."""
 
 
 def breakdowns(job: Job, answer: Recommendation, best: Design) -> list[BarsFigure]:
@@ -136,7 +136,7 @@ def _losses(best: Design) -> str:
 
 
 def _memory(job: Job, best: Design) -> BarsFigure:
-    """A bar for each pipeline stage against the memory of an accelerator."""
+    """A bar for each pipeline stage, compared with the memory of an accelerator."""
     table = memory_by_stage(job.workload, best.plan)
     peaks = table.peak_bytes
     fullest, num_stages = int(np.argmax(peaks)), best.plan.pipeline_parallel

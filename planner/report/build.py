@@ -30,13 +30,13 @@ from studies.tracking.experiments import software_tags
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnReport:
-    """A report with the designs that its page draws behind the front."""
+    """A report, and the designs that its page draws behind the front."""
 
     report: Report
     cloud: DesignCloud
 
     def answering(self, answer: Recommendation) -> DrawnReport:
-        """Returns the same report of an answer that differs in where it is recorded."""
+        """Returns the same report for an answer that differs only in where it is recorded."""
         return replace(self, report=self.report.model_copy(update={"answer": answer}))
 
 
@@ -45,7 +45,7 @@ def report_of_log(
 ) -> DrawnReport | None:
     """Returns the report of a search that has just ended, and closes its log.
 
-    None if it was interrupted, because then the user does not want to wait.
+    `None` if it was interrupted, because then the user does not want to wait.
     """
     if answer.status == "interrupted":
         return None
@@ -105,7 +105,7 @@ def _figures(
 
 
 def _inputs(job: Job, best: Design | None) -> tuple[InputGroup, ...]:
-    """The inputs for the recommended offer; for the first one where nothing is recommended."""
+    """The inputs for the recommended offer, or for the first one if nothing is recommended."""
     if best is not None:
         plans = PlanTable.from_plans([best.plan])
         return inputs(job, best.plan.offer, accuracy_at(job, plans, 0))

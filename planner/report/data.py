@@ -1,7 +1,7 @@
 """What does a report contain? One typed, versioned record from which page, pictures and JSON are made.
 
-Pictures say nothing that does not stand here, and what stands here comes from the answer or from simulating its designs
-again, so that a number is the same wherever it is shown.
+Page and pictures show only what is in this record, and the record comes from the answer or from simulating its designs again.
+Every number is therefore the same wherever it is shown.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from simulator.domain.job import Job
 from simulator.record import Record
 
 FAMILY: Final = "capplan report "
-"""Every report says that it is one,"""
+"""Start of the format of every report, by which a file is recognized as one."""
 SCHEMA: Final = "capplan report 3"
-"""and which fields it has: another number means other fields. 3: drawn designs are counted by kind."""
+"""Format of this version of the fields; the number changes with the fields. 3: drawn designs are counted by kind."""
 
 Quantity = Literal["usd", "kwh", "kgco2e", "bytes", "s", "days", "w", "fraction", "change", "count"]
 """Unit of the numbers of a figure; `change` is a share with its sign."""
 
 
 Role = Literal["recommended", "tied", "front"]
-"""What a design of the front is; tied: the model cannot tell it from the recommended one."""
+"""Role of a design of the front; tied: indistinguishable from the recommended one for the model."""
 
 
 class Part(Record):
@@ -33,44 +33,44 @@ class Part(Record):
     label: str
     """What it is."""
     value: float
-    """How much, in the figure's quantity."""
+    """Its size, in the figure's quantity."""
 
 
 class Bar(Record):
-    """A total and what it is made of."""
+    """A total and its parts."""
 
     label: str
     """What the bar stands for."""
     parts: tuple[Part, ...]
-    """Its pieces; equal labels are equal things in all bars of a figure."""
+    """Its pieces; equal labels mean the same in all bars of a figure."""
     capacity: float | None = None
-    """What the total must not exceed; null without such a limit."""
+    """Limit of the total; null if there is none."""
 
 
 class Mark(Record):
-    """A place on an axis that has a name."""
+    """A labelled place on an axis."""
 
     value: float
-    """Where."""
+    """The place on the axis."""
     label: str
-    """What is there."""
+    """What is at this place."""
 
 
 class Range(Record):
     """One line of a tornado."""
 
     label: str
-    """Which input."""
+    """The input."""
     low_text: str
     """The input at its low end, with its unit."""
     high_text: str
     """The input at its high end."""
     at_low: float | None
-    """What the figure shows at the low end; null where the run never ends."""
+    """The result at the low end; null if the run never ends."""
     at_high: float | None
-    """What it shows at the high end."""
+    """The result at the high end; null if the run never ends."""
     marks: tuple[Mark, ...] = ()
-    """Places between the two at which something changes."""
+    """Places between the two ends at which something changes."""
     note: str = ""
     """Where the range comes from, or what changes at the marks."""
 
@@ -79,39 +79,39 @@ class Line(Record):
     """One curve."""
 
     label: str
-    """What it is of."""
+    """What the curve shows."""
     x: tuple[float, ...]
-    """Rising."""
+    """Horizontal positions, increasing."""
     y: tuple[float, ...]
-    """One for each x."""
+    """One value for each x."""
     mark: Mark | None = None
-    """The x after which the curve is hardly worth following; null where that lies beyond its end."""
+    """The x beyond which a larger x gains little; null if that is beyond the end of the curve."""
 
 
 class LinePoint(Record):
-    """A design beside the curves."""
+    """A single design in a figure of curves."""
 
     x: float
-    """Where it lies across."""
+    """Its horizontal position."""
     y: float
-    """Where it lies up."""
+    """Its vertical position."""
     label: str
-    """Which one it is."""
+    """Which design it is."""
 
 
 class Figured(Record):
-    """What all figures have."""
+    """Fields of all figures."""
 
     name: str = Field(pattern="^[a-z][a-z-]*$")
-    """Name of its file and of its place in the page."""
+    """Name of its file and of its anchor in the page."""
     title: str
-    """What it shows, as a finding."""
+    """The finding that it shows."""
     note: str
     """How to read it, with the unit."""
 
 
 class BarsFigure(Figured):
-    """Totals and their parts, one bar a line."""
+    """Totals and their parts, one bar per line."""
 
     kind: Literal["bars"] = "bars"
     quantity: Quantity
@@ -121,29 +121,29 @@ class BarsFigure(Figured):
 
 
 class RangesFigure(Figured):
-    """A tornado: how far something moves when each input moves over its range."""
+    """A tornado chart: how far a result moves when each input moves over its range."""
 
     kind: Literal["ranges"] = "ranges"
     quantity: Quantity
     """Unit of `mid` and of the ends of the ranges."""
     mid: float
-    """Where nothing has moved."""
+    """The result with all inputs at their middle."""
     ranges: tuple[Range, ...]
-    """What moves it most first."""
+    """The inputs, those that move the result most first."""
 
 
 class HistogramFigure(Figured):
-    """How often a value came out."""
+    """How often each value occurred."""
 
     kind: Literal["histogram"] = "histogram"
     quantity: Quantity
     """Unit of the edges."""
     edges: tuple[float, ...]
-    """Borders of the bins, one more than there are counts."""
+    """Edges of the bins, one more than there are counts."""
     counts: tuple[int, ...]
-    """How many values lie in each bin."""
+    """Number of values in each bin."""
     num_beyond: int
-    """How many larger values lie beyond the last bin."""
+    """Number of larger values beyond the last bin."""
     marks: tuple[Mark, ...]
     """Percentiles and limits."""
 
@@ -161,22 +161,22 @@ class LinesFigure(Figured):
     chosen: LinePoint
     """The recommended design."""
     is_joined: bool = True
-    """Whether points of a curve are joined; not where what lies between them does not follow from them."""
+    """Whether points of a curve are joined; false if values between them cannot be inferred from them."""
 
 
 class FrontPoint(Record):
     """A design of the front in a picture of two objectives."""
 
     design_id: int
-    """Which one."""
+    """Number of the design."""
     x: float
     """Its first objective."""
     y: float
     """Its second objective."""
     error_fraction: float
-    """Mean error of simulated steps of its kind, which time, cost, energy and carbon share."""
+    """Mean error of simulated steps of its kind, which applies to time, cost, energy and carbon alike."""
     role: Role
-    """What it is."""
+    """Its role."""
 
 
 class FrontFigure(Figured):
@@ -196,7 +196,7 @@ class FrontFigure(Figured):
     y_quantity: Quantity
     """Unit of the vertical axis."""
     points: tuple[FrontPoint, ...]
-    """The designs, by rising first objective."""
+    """The designs, by increasing first objective."""
 
 
 Figure = Annotated[
@@ -205,7 +205,7 @@ Figure = Annotated[
 
 
 class InputValue(Record):
-    """One figure that went into the answer."""
+    """One input figure of the answer."""
 
     name: str
     """Field of the job, as `--set` takes it, or the catalogue's name of the figure."""
@@ -214,7 +214,7 @@ class InputValue(Record):
     source: str
     """Where it comes from."""
     confidence: str
-    """`verified`, `partial` or `estimate` for figures of the catalogue; else who says so: `job`, `preset`,
+    """`verified`, `partial` or `estimate` for figures of the catalogue; otherwise the origin: `job`, `preset`,
     `default` or `range`."""
 
 
@@ -228,46 +228,46 @@ class InputGroup(Record):
 
 
 class Reproduction(Record):
-    """What it takes to get the same answer again."""
+    """What is needed to reproduce the answer."""
 
     command: str
-    """The command, on the job of this report saved as `job.json`."""
+    """The command; it expects the job of this report in `job.json`."""
     capplan_version: str
-    """Version that answered."""
+    """Version of capplan that gave the answer."""
     seed: int
     """Seed of search and replays."""
     catalog_hash: str
-    """Content of the catalogue."""
+    """Hash of the catalogue's content."""
     libraries: dict[str, str]
-    """Versions of what the result can depend on, on the machine that wrote the report."""
+    """Versions of the libraries that can affect the result, on the machine that wrote the report."""
 
 
 class DesignCounts(Record):
-    """How many designs there are, and how many of them the page draws: all up to 100,000, else an even share of each kind."""
+    """Numbers of designs, and how many of them the page draws: up to 100,000, all or an even selection of each kind."""
 
     num_designs: int
-    """Designs that were simulated."""
+    """Number of simulated designs."""
     num_feasible: int
-    """Designs whose run ends and that meet all limits."""
+    """Number of designs whose run ends and that meet all limits."""
     num_broken: int
-    """Designs whose run ends and that violate a limit."""
+    """Number of designs whose run ends and that violate a limit."""
     num_feasible_drawn: int
-    """Feasible designs in the page."""
+    """Number of feasible designs in the page."""
     num_broken_drawn: int
-    """Designs in the page that violate a limit."""
+    """Number of designs in the page that violate a limit."""
 
 
 class Report(Record):
-    """Everything that a report shows, less the cloud of designs behind the front."""
+    """Everything that a report shows, except the cloud of designs behind the front."""
 
     format: Literal["capplan report 3"] = SCHEMA
-    """Which fields to expect."""
+    """Format, which determines the fields."""
     schema_version: int = 3
-    """Of this form, as in `format`; it rises when a field goes or changes its meaning."""
+    """Version of this form, as in `format`; increases when a field is removed or changes its meaning."""
     answer: Recommendation
     """The answer, as `capplan recommend --json` prints it."""
     job: Job
-    """What was asked, with all names resolved to figures."""
+    """The job, with all names resolved to figures."""
     errors: dict[int, float]
     """Mean error of simulated steps of the front's designs, by `design_id`."""
     figures: tuple[Figure, ...]
@@ -277,4 +277,4 @@ class Report(Record):
     reproduction: Reproduction
     """How to get the same answer again."""
     designs: DesignCounts
-    """What the interactive view shows."""
+    """Designs in the interactive view."""

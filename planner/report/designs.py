@@ -1,4 +1,4 @@
-"""Which designs lie behind the front? All that were simulated, as columns small enough to travel inside a page."""
+"""Which designs lie behind the front? All that were simulated, as columns compact enough to embed in a page."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from studies.files.journal import Journal
 from studies.tracking.design_table import Columns, design_columns
 
 MOST_DRAWN: Final = 100_000
-"""Designs in a page; they take about 3 MB."""
+"""Most designs in a page; they take about 3 MB."""
 CUT_BITS: Final = 7
-"""Bits at the end of a number that are rounded away: what is left is right to six digits, and compresses."""
+"""Low bits of a number that are rounded to 0: six correct digits remain, and the numbers compress better."""
 METRICS: Final = (
     "time_to_train_days",
     "cost_usd",
@@ -58,7 +58,7 @@ WORDS: Final = ("accelerator", "recompute", "precision", "checkpoint_scheme")
 """Decisions that are words."""
 EXCESS_NAMES: Final = tuple(ExcessTable.names())
 UNCHANGEABLE: Final = ("memory", "host_memory", "progress")
-"""Limits that no user has set."""
+"""Limits that do not come from the user."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class DesignCloud:
     """Designs whose run ends, as columns `(n,)`."""
 
     num_simulated: int
-    """All that were simulated."""
+    """Number of all simulated designs."""
     design_id: Integers
     numbers: Mapping[str, Floats]
     """`METRICS` and `COUNTS`, by name."""
@@ -75,7 +75,7 @@ class DesignCloud:
     codes: Mapping[str, Integers]
     """`WORDS` as positions in `words`."""
     broken: Integers
-    """A bit for each of `EXCESS_NAMES` that a design breaks; 0: feasible."""
+    """One bit for each of `EXCESS_NAMES` that a design violates; 0 if it is feasible."""
 
     def __len__(self) -> int:
         return len(self.design_id)
@@ -112,7 +112,7 @@ class DesignCloud:
 
     @property
     def is_possible(self) -> Booleans:
-        """Whether a design keeps what no limit of a user can change."""
+        """Whether a design meets the limits that a user cannot change."""
         bits = sum(1 << EXCESS_NAMES.index(name) for name in UNCHANGEABLE)
         return np.asarray((self.broken & bits) == 0)
 
@@ -127,10 +127,9 @@ class DesignCloud:
         )
 
     def thinned(self, most: int = MOST_DRAWN) -> DesignCloud:
-        """Returns at most so many designs, evenly spread.
+        """Returns at most `most` designs, evenly spread.
 
-        Feasible ones have half of the places, those that break a limit the other half; what one kind does not need, the
-        other one gets.
+        Half of them are feasible and half violate a limit; if there are too few of one kind, more of the other are taken.
         """
         if len(self) <= most:
             return self
@@ -152,7 +151,7 @@ def design_counts(cloud: DesignCloud, drawn: DesignCloud) -> DesignCounts:
 
 
 def _spread(rows: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """At most so many of the rows, evenly spread."""
+    """At most `most` of the rows, evenly spread."""
     return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.intp)]
 
 
@@ -173,7 +172,7 @@ def cloud_of_table(path: Path) -> DesignCloud:
     """Returns the designs of a table `designs.parquet`, or of the parts of one in a folder.
 
     Raises:
-        StudyError: there is none, or it lacks columns.
+        StudyError: there is no such table, or it lacks columns.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -181,7 +180,7 @@ def cloud_of_table(path: Path) -> DesignCloud:
     names = ["design_id", *METRICS, *COUNTS, *WORDS, *(f"excess_{name}" for name in EXCESS_NAMES)]
     parts = sorted(path.glob("*.parquet")) if path.suffix != ".parquet" else [path]
     try:
-        # A table without columns is one of a search that had nothing to simulate.
+        # A search with nothing to simulate writes a table without columns.
         tables = [pq.read_table(part, columns=names) for part in parts if pq.read_schema(part).names]
         return _cloud({name: table[name].to_numpy() for name in names} for table in tables)
     except (OSError, KeyError, pa.ArrowException) as error:
@@ -211,7 +210,7 @@ def _cloud(batches: Iterable[Columns]) -> DesignCloud:
 
 
 def _coded(column: NDArray[np.generic]) -> tuple[tuple[str, ...], Integers]:
-    """The words of a column in their order, and the place of each row among them; few words are not sorted row by row."""
+    """The sorted words of a column, and the code of each row; only the distinct words are sorted, not the rows."""
     import pyarrow as pa
 
     encoded = pa.array(column, type=pa.string()).dictionary_encode()
@@ -236,7 +235,7 @@ def _no_designs() -> Columns:
 def packed(cloud: DesignCloud) -> tuple[str, str]:
     """Returns a description of the columns as JSON, and the columns as Base64 of gzip, in the order of the description.
 
-    Numbers are 32-bit floats rounded to about six digits, and lie byte by byte: first the lowest byte of every number.
+    Numbers are 32-bit floats rounded to about six digits, stored in byte planes: first the lowest byte of every number.
     """
     columns: dict[str, tuple[str, np.ndarray]] = {
         "design_id": ("u4", cloud.design_id),
@@ -256,7 +255,7 @@ def packed(cloud: DesignCloud) -> tuple[str, str]:
 
 
 def zipped(raw: bytes) -> str:
-    """Returns bytes as the page holds them: Base64 of gzip, the same for the same bytes."""
+    """Returns bytes as embedded in the page: Base64 of gzip; deterministic."""
     return base64.b64encode(gzip.compress(raw, compresslevel=6, mtime=0)).decode("ascii")
 
 

@@ -1,4 +1,4 @@
-"""What can be explored, and how without a mouse? The empty stage on which the page's script draws the front, and its table."""
+"""How is the front explored? On a canvas on which the page's script draws it, or, without a mouse, in a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from planner.report.units import text
 from planner.text import human
 
 MOST_ROWS: Final = 500
-"""Designs in the table of the front; the record has all of them."""
+"""Most designs in the table of the front; the record has all of them."""
 COLUMNS: tuple[tuple[str, str, Quantity], ...] = (
     ("time", "time_to_train_days", "days"),
     ("cost", "cost_usd", "usd"),
@@ -65,7 +65,7 @@ def _stage(report: Report, figure: FrontFigure) -> Html:
 
 
 def _held_text(counts: DesignCounts) -> str:
-    """How many designs of each kind the page holds; the picture shows those around the front, and counts the others."""
+    """How many designs of each kind the page holds; the picture shows those near the front, and counts the others."""
     kinds = (
         (counts.num_feasible_drawn, counts.num_feasible, "feasible designs"),
         (counts.num_broken_drawn, counts.num_broken, "designs that violate a limit"),
@@ -183,7 +183,7 @@ def _parallel() -> Html:
 
 
 def _front_table(report: Report) -> Html:
-    """The front, or as many of its designs, evenly spread, as a page can hold."""
+    """The front; if it is too long for a page, some of its designs, evenly spread."""
     front = report.answer.front
     shown = np.linspace(0, len(front) - 1, min(len(front), MOST_ROWS)).astype(np.intp).tolist()
     rows = [_row(report, front[row], row) for row in shown]

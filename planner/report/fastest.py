@@ -1,4 +1,4 @@
-"""How fast is the fastest layout of an offer at a size? Asked by several figures of a report, simulated once."""
+"""How fast is the fastest layout of an offer at a size? Several figures of a report need it; it is simulated once."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from simulator.domain.job import Job
 
 @final
 class FastestRuns:
-    """The fastest runs of a job's offers at the recommended ZeRO stage, so that a size takes a fraction of a second."""
+    """The fastest runs of a job's offers, only at the recommended ZeRO stage, to simulate a size in a fraction of a second."""
 
     def __init__(self, job: Job, best: Design) -> None:
-        """Begins with none.
+        """Begins without any run.
 
         Args:
-            job: what was asked.
+            job: the job.
             best: the recommended design.
         """
         chosen = {"zero_stages": (best.plan.zero_stage,)}
@@ -27,9 +27,9 @@ class FastestRuns:
         self._known: dict[tuple[int, int], Evaluation | None] = {}
 
     def at(self, offer: int, sizes: Sequence[int]) -> list[Evaluation | None]:
-        """Returns what becomes of the fastest layout of each size of one offer, as if there were no other one.
+        """Returns the evaluation of the fastest layout at each size of one offer, as if it were the job's only offer.
 
-        None where no layout fits the memory.
+        `None` if no layout fits in memory.
         """
         if unknown := [size for size in sizes if (offer, size) not in self._known]:
             alone = self._job.model_copy(update={"offers": (self._job.offers[offer],)})

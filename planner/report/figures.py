@@ -1,4 +1,4 @@
-"""How does a figure look in the page? Boxes that take any width, without a script, with its numbers as a table behind it."""
+"""How does a figure look in the page? HTML boxes of any width, without a script, with the figure's numbers in a table."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from planner.text import human
 from planner.views.sensitivity_view import ends_text
 
 NUM_COLOURS: Final = 7
-"""Parts that have a colour of their own; smaller ones share the last one."""
+"""Number of colours; the largest parts have their own, and the others share the last one."""
 LEAST_PART_FRACTION: Final = 0.004
-"""Narrower parts cannot be seen, and share one box."""
+"""Parts below this share are too narrow to be seen, and share one box."""
 OTHER: Final = "other"
 """Name of several parts that share a colour."""
 
@@ -73,7 +73,7 @@ def _bars(figure: BarsFigure) -> Html:
 
 
 def part_colours(figure: BarsFigure) -> dict[str, int]:
-    """Returns the number of every part's colour, the largest part first; small ones share the last colour."""
+    """Returns the colour number of every part, the largest part first; small parts share the last colour."""
     totals: dict[str, float] = {}
     for bar in figure.bars:
         for part in bar.parts:
@@ -87,7 +87,7 @@ def part_colours(figure: BarsFigure) -> dict[str, int]:
 
 
 def part_names(colours: dict[str, int]) -> dict[int, str]:
-    """Returns what a legend calls every colour of `part_colours`, in their order: its part, or several together."""
+    """Returns the legend text for each colour of `part_colours`, in their order: one part, or several together."""
     names: dict[int, str] = {}
     for label, colour in colours.items():
         names[colour] = OTHER if colour in names else label
@@ -136,7 +136,7 @@ def _axis(low: float, high: float, quantity: Quantity) -> Html:
 
 
 def _tick_row(places: Sequence[tuple[float, str]]) -> Html:
-    """Labels centred below their places; a stroke shows the place, and pictures leave room for those at their ends."""
+    """Labels centred below their tick marks; pictures leave room for labels at both ends."""
     return tag(
         "div",
         *(tag("span", label, class_="centred", style=f"left:{percent(place)}") for place, label in places),
@@ -221,7 +221,7 @@ def _values(marks: Sequence[Mark]) -> list[float]:
 
 
 def _marks(places: Sequence[tuple[float, str]]) -> tuple[Html, list[Html]]:
-    """Labels above a picture, one a line so that none meets another, and their lines through it."""
+    """Labels above a picture, each on its own line to avoid overlaps, and their vertical lines through the picture."""
     rows = tag(
         "div",
         *(
@@ -240,7 +240,7 @@ def _marks(places: Sequence[tuple[float, str]]) -> tuple[Html, list[Html]]:
 
 
 class _LogField(NamedTuple):
-    """Where figures lie on two logarithmic axes, as shares of the width from the left and of the height from the top."""
+    """Positions on two logarithmic axes, as shares of the width from the left and of the height from the top."""
 
     x_low: float
     x_high: float
@@ -249,7 +249,7 @@ class _LogField(NamedTuple):
 
     @classmethod
     def of(cls, figure: LinesFigure) -> Self:
-        """Returns that of all points of a figure."""
+        """Returns the field that contains all points of a figure."""
         x = [figure.chosen.x, *(value for line in figure.lines for value in line.x)]
         y = [figure.chosen.y, *(value for line in figure.lines for value in line.y)]
         return cls(*_bounds(x), *_bounds(y))
@@ -268,7 +268,7 @@ class _LogField(NamedTuple):
 
 
 def _bounds(values: Sequence[float]) -> tuple[float, float]:
-    """The least and the largest value with some room on a logarithmic axis."""
+    """The smallest and the largest value with a margin on a logarithmic axis."""
     low, high = min(values), max(values)
     room = max((high / low) ** 0.06, 1.02)
     return low / room, high * room

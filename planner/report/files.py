@@ -1,4 +1,4 @@
-"""Where does a report go? Into a page, a record as JSON, or a folder of pictures; never over somebody else's file."""
+"""Where is a report written? To a page, a JSON record, or a folder of pictures; never over any other file."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from simulator.argument_names import Argument
 from simulator.errors import InputError, Problem, unwritten
 
 HEAD_CHARACTERS: Final = 2_000
-"""Within so many characters every report says what it is."""
+"""Every report identifies itself within this many characters."""
 
 
 def write_page(drawn: DrawnReport, path: Path) -> Path:
-    """Writes the page, an older report being replaced as a whole, and returns the file.
+    """Writes the page, replacing an older report as a whole, and returns the file.
 
     Raises:
-        InputError: the file cannot be written, or is no report.
+        InputError: the file cannot be written, or exists and is not a report.
     """
     return _write(path, page(drawn))
 
 
 def write_record(drawn: DrawnReport, path: Path) -> Path:
-    """Writes the record behind the page as JSON; raises as `write_page` does."""
+    """Writes the record behind the page as JSON; raises like `write_page`."""
     return _write(path, drawn.report.model_dump_json(indent=2) + "\n")
 
 
 def write_pictures(
     drawn: DrawnReport, folder: Path, picture_format: PictureFormat, names: Sequence[str] = ()
 ) -> list[Path]:
-    """Draws figures into a folder, which is made where it is missing, and returns the files.
+    """Draws figures into a folder, which is created if missing, and returns the files.
 
     Args:
         drawn: the report.
         folder: where to; pictures of the same name are replaced.
         picture_format: `png` or `svg`.
-        names: figures to draw; all where none is named.
+        names: figures to draw; all if none is named.
 
     Raises:
         InputError: a figure is not in the report, or a file cannot be written.
@@ -62,7 +62,7 @@ def write_pictures(
 
 
 def check_target(path: Path) -> None:
-    """Raises `InputError` where a report cannot be written, or would replace something else than a report."""
+    """Raises `InputError` if a report cannot be written, or would replace anything but a report."""
     check_own_file(path, "report", OUTPUT, _is_report)
 
 

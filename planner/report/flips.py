@@ -111,7 +111,7 @@ class _Case:
         return [name for name, column in self.evaluation.excess.columns().items() if column[0]]
 
     def differs_from(self, other: _Case) -> bool:
-        """Whether an objective of any design is another one, or other designs keep the limits."""
+        """Whether an objective of any design differs, or other designs meet the limits."""
         is_same = np.allclose(self.objectives, other.objectives, rtol=SAME_FRACTION, atol=0.0, equal_nan=True)
         return not is_same or not np.array_equal(self.evaluation.is_feasible, other.evaluation.is_feasible)
 
@@ -214,7 +214,7 @@ def _levers(job: Job, best: Design, accuracy: Accuracy) -> Iterator[tuple[str, L
 
 
 def _owner(job: Job, offer: int, name: str, *, belongs: bool) -> str:
-    """Whose an input is, as words behind it: an offer's, or that of the job's site where others stand elsewhere."""
+    """Words for the owner of an input: an offer, or the job's site if other offers are at other sites."""
     if name.startswith(JOBS_SITE):
         return f" of {job.site.region}" if any(each.site for each in job.offers) else ""
     if name.startswith(OWN_OFFER):
@@ -223,14 +223,14 @@ def _owner(job: Job, offer: int, name: str, *, belongs: bool) -> str:
 
 
 def _site_words(job: Job, offer: int) -> str:
-    """Returns the region of an offer's own site, with the offer where others have such a one there."""
+    """Returns the region of an offer's own site, and also the offer if others have a site of their own there."""
     region = job.site_of(job.offers[offer]).region
     is_alone = sum(each.site is not None and each.site.region == region for each in job.offers) == 1
     return region if is_alone else f"{region} for {_offer_words(job, offer)}"
 
 
 def _offer_words(job: Job, offer: int) -> str:
-    """Returns the accelerator of an offer, with its region and its number where the same one is to be had again."""
+    """Returns the accelerator of an offer, with region and number if several offers have the same one."""
     name, region = job.offers[offer].accelerator.id, job.site_of(job.offers[offer]).region
     alike = [other for other in job.offers if other.accelerator.id == name]
     if len(alike) == 1:
@@ -245,7 +245,7 @@ def _is_quote(lever: Lever) -> bool:
 
 
 def _ends(lever: Lever) -> list[float]:
-    """How far an input is tried to both sides."""
+    """The ends of the range over which an input is tried."""
     found = lever.input
     if _is_quote(lever):
         return [factor * found.mid for factor in QUOTE_FACTORS]
@@ -253,7 +253,7 @@ def _ends(lever: Lever) -> list[float]:
 
 
 def _range(choice: _Choice, label: str, lever: Lever) -> Range | None:
-    """Where an input changes the choice; none where it moves no objective of any design, and decides no limit."""
+    """Where an input changes the choice; `None` if it affects neither an objective of any design nor a limit."""
     mid = lever.input.mid
     middle, *ends = (choice.case(lever, value) for value in (mid, *_ends(lever)))
     if not any(middle.differs_from(end) for end in ends):
@@ -272,7 +272,7 @@ def _range(choice: _Choice, label: str, lever: Lever) -> Range | None:
 
 
 def _flip(choice: _Choice, lever: Lever, end: _Case) -> tuple[Mark, str] | None:
-    """Where between the middle and an end of its range an input changes the choice; none where it does not."""
+    """The point between the middle and an end of its range where an input changes the choice; `None` if there is none."""
     mid, best = lever.input.mid, choice.designs[0]
     if choice.chosen(end) == best:
         return None

@@ -1,4 +1,4 @@
-"""How does text become HTML that says just that text? Elements whose children are escaped unless they are elements."""
+"""How is text turned into HTML safely? Elements escape their children unless those are elements, too."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from html import escape
 from typing import Final, final
 
 UNIT: Final = re.compile(r"(?<=\d) (?=%|(?:days|years|h|min|s|[kMGT]?Wh?|USD|[kMB]|GiB|GB/s|k?t|kg)\b)")
-"""The space between a number and what it counts."""
+"""The space between a number and its unit."""
 VOID: Final = ("br", "input", "meta")
-"""Elements without an end."""
+"""Elements without an end tag."""
 
 
 @final
 class Html(str):
-    """Text that is HTML already."""
+    """Text that already is HTML."""
 
     __slots__ = ()
 
@@ -23,10 +23,10 @@ def tag(name: str, *children: str | None, **attributes: str | float | bool | Non
     """Returns an element.
 
     Args:
-        name: of the element.
+        name: name of the element.
         children: texts, which are escaped, and elements, which are not; `None` is left out.
-        attributes: by name, `_` for `-`, with an `_` behind a word that Python takes (`class_`); `True` stands alone,
-            `None` and `False` are left out.
+        attributes: values by name, with `_` for `-`, and a trailing `_` for Python's keywords (`class_`); `True` gives an
+            attribute without a value; `None` and `False` are left out.
 
     Example:
         >>> tag("p", "a < b ", tag("b", "&"), class_="note")
@@ -39,7 +39,7 @@ def tag(name: str, *children: str | None, **attributes: str | float | bool | Non
 
 
 def joined(*children: str | None) -> Html:
-    """Returns texts and elements one after another."""
+    """Returns texts and elements in sequence."""
     return Html(
         "".join(
             child if isinstance(child, Html) else escape(child) for child in children if child is not None
@@ -48,12 +48,12 @@ def joined(*children: str | None) -> Html:
 
 
 def unbroken(text: str) -> str:
-    """Returns text in which no line ends between a number and its unit or sign."""
+    """Returns text in which no line breaks between a number and its unit or sign."""
     return UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def percent(fraction: float) -> str:
-    """Returns a share as CSS takes it, to a hundredth of a per cent."""
+    """Returns a share as a CSS percentage, to a hundredth of a per cent."""
     return f"{100.0 * fraction:.2f}%"
 
 

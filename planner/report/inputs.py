@@ -27,7 +27,7 @@ UNITLESS: Final = ("text", "count", "fraction", "ratio")
 
 
 def inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[InputGroup, ...]:
-    """Returns the inputs of an answer whose recommended design takes one of the offers."""
+    """Returns the inputs of an answer that recommends the given offer."""
     groups = [
         InputGroup(title="Ranges of uncertain inputs", rows=tuple(_ranges(job, offer, accuracy))),
         InputGroup(title="The job", rows=tuple(_fields(job, ()))),
@@ -53,12 +53,12 @@ def _ranges(job: Job, offer: int, accuracy: Accuracy) -> Iterator[InputValue]:
 
 
 def _fields(record: Record, path: tuple[str, ...], usual: Record | None = None) -> Iterator[InputValue]:
-    """Yields the plain fields of a record and of the records in it, less those that the catalogue describes.
+    """Yields the plain fields of a record and of the records in it, except those that the catalogue describes.
 
     Args:
         record: a job, or a part of one.
-        path: where it stands in the job.
-        usual: what stands there in a job that says nothing of it; left out: each field's own default.
+        path: its path in the job.
+        usual: the default of the whole record; if omitted, each field's own default.
     """
     source = record.price_source if isinstance(record, Offer) else JOB_FILE
     for name, field in type(record).model_fields.items():
@@ -75,7 +75,7 @@ def _fields(record: Record, path: tuple[str, ...], usual: Record | None = None) 
 
 
 def _preset_of(record: Record, name: str) -> _Said | None:
-    """Source and confidence of a figure of a published fleet, by whose name a job file takes it."""
+    """Source and confidence of a figure that a job file takes from a published fleet by naming it."""
     if not isinstance(record, Reliability):
         return None
     value = getattr(record, name)
@@ -87,7 +87,7 @@ def _preset_of(record: Record, name: str) -> _Said | None:
 def _values(
     value: object, path: tuple[str, ...], said: _Said, usual: Record | None = None
 ) -> Iterator[InputValue]:
-    """Yields the plain fields in a value, of which a plain one has one source and one confidence."""
+    """Yields the plain fields in a value; `said` is the source and confidence of a plain value."""
     match value:
         case None:
             pass
@@ -99,7 +99,7 @@ def _values(
             for index, item in enumerate(value):
                 yield from _values(item, (*path[:-1], f"{path[-1]}[{index}]"), said)
         case _:
-            # Where the price of an offer comes from says nothing about its other fields.
+            # The source of an offer's price says nothing about the offer's other fields.
             yield _asked(path, _shown(value), (JOB_FILE, "job") if said[1] == "job" else said)
 
 

@@ -42,7 +42,7 @@ SECTIONS: Final = {
     "change": ("Sensitivity of the recommendation", ("flips", "drivers-")),
     "scale": ("Scaling", ("scaling", "scaling-cost")),
 }
-"""Headings of the sections that hold figures, and how the names of their figures begin."""
+"""Headings of the sections with figures, and the prefixes of the names of their figures."""
 
 
 def page(drawn: DrawnReport) -> str:
@@ -91,7 +91,7 @@ def _figures(report: Report, begins: tuple[str, ...]) -> Html:
 
 
 def _is_in(figure: Figure, begins: tuple[str, ...]) -> bool:
-    """Whether a figure belongs to a section; a name that ends with a hyphen stands for all that begin so."""
+    """Whether a figure belongs to a section; a name that ends with a hyphen is a prefix."""
     return any(
         figure.name == name or (name.endswith("-") and figure.name.startswith(name)) for name in begins
     )
@@ -113,7 +113,7 @@ def _navigation(titles: dict[str, str]) -> Html:
 
 
 def _embedded(text: str) -> str:
-    """Returns JSON that cannot end the script element in which it stands."""
+    """Returns JSON that cannot close the script element around it."""
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

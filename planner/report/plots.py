@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PictureFormat = Literal["png", "svg"]
 WIDTH_IN: Final = 7.5
-"""Inches: the width of a text column, or half a slide."""
+"""Width in inches: that of a text column, or of half a slide."""
 DOTS_PER_INCH: Final = 144
 NUM_TICKS: Final = 6
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8ae2f", "#9aa0a9")
@@ -43,9 +43,9 @@ LOW, HIGH = "#86c1ea", "#0067a5"
 TITLE_CHARACTERS: Final = 88
 CAPACITY: Final = "memory capacity"
 LEGEND_DOT_POINTS: Final = 6.0
-"""Dots of the legend for designs that are specks in the picture."""
+"""Size of legend dots, in points, for designs that are only specks in the picture."""
 ROOM_BELOW_FRACTION, ROOM_ABOVE_FRACTION = 0.1, 0.3
-"""Room beside the front as shares of its extent: below it lies hardly anything but what breaks a limit."""
+"""Margins around the front, as shares of its extent; below it are few designs that meet the limits."""
 STYLE: Final[dict[Any, Any]] = {
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -58,16 +58,16 @@ STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "capplan",
 }
-"""Settings of matplotlib while a picture is drawn; text in SVG stays text, and equal figures give equal bytes."""
+"""Settings of matplotlib for drawing; text in SVG stays text, and equal figures give equal bytes."""
 
 
 def save_picture(figure: Figure, cloud: DesignCloud, path: Path) -> None:
-    """Draws a figure into a file; its suffix says how.
+    """Draws a figure into a file, in the format of its suffix.
 
     Args:
-        figure: what to draw.
+        figure: the figure.
         cloud: designs that are drawn behind the front.
-        path: a file that ends with `.png` or `.svg`; it is replaced.
+        path: a file that ends in `.png` or `.svg`; an existing one is replaced.
     """
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -76,12 +76,12 @@ def save_picture(figure: Figure, cloud: DesignCloud, path: Path) -> None:
         canvas = drawing(figure, cloud)
         if path.suffix == ".svg":
             canvas.savefig(path, metadata={"Date": None})
-        else:  # `savefig` would draw it twice: once only to place everything
+        else:  # `savefig` would draw it twice, once for the layout alone
             FigureCanvasAgg(canvas).print_png(path, metadata={"Software": None})  # type: ignore[no-untyped-call]
 
 
 def drawing(figure: Figure, cloud: DesignCloud) -> Canvas:
-    """Returns what `save_picture` saves, drawn with the settings of matplotlib that there are."""
+    """Returns the drawing that `save_picture` saves, with the current settings of matplotlib."""
     from matplotlib.figure import Figure as NewCanvas
 
     canvas = NewCanvas(figsize=(WIDTH_IN, _height_in(figure)), dpi=DOTS_PER_INCH, layout="constrained")
@@ -206,19 +206,19 @@ def _draw_lines(axes: Axes, figure: LinesFigure) -> None:
 
 
 class _Look(NamedTuple):
-    """How designs of a role are marked."""
+    """How the designs of a role are drawn."""
 
     marker: str
     face: str
     edge: str
     label: str
     size: float = 6.0
-    """Points across."""
+    """Diameter of the symbol, in points."""
     cap_size: float = 4.5
-    """Half a cap of an error bar: its end stands out beside a symbol wider than the bar."""
+    """Half the width of an error bar's cap, in points; keeps the cap visible next to a wide symbol."""
 
     def mark(self) -> dict[str, Any]:
-        """Returns the symbol, as matplotlib takes it."""
+        """Returns the symbol as arguments of matplotlib."""
         return {
             "marker": self.marker,
             "markersize": self.size,
@@ -231,7 +231,7 @@ class _Look(NamedTuple):
 LOOKS: Final[dict[Role, _Look]] = {
     "front": _Look("o", ACCENT, ACCENT, "on the front"),
     "recommended": _Look("D", WARM, WARM, "recommended"),
-    # A ring around what it hardly differs from; caps as wide as itself would make it a square.
+    # A ring, because it nearly coincides with another design; caps as wide as the ring would make it look like a square.
     "tied": _Look("o", "none", WARM, "indistinguishable from it", size=9.0, cap_size=1.5),
 }
 
@@ -255,7 +255,7 @@ def _draw_points(axes: Axes, points: Sequence[FrontPoint], look: _Look) -> None:
     x, y, error = (
         np.array(column) for column in zip(*((p.x, p.y, p.error_fraction) for p in points), strict=True)
     )
-    # Simulated over measured is 1 +- error, so the truth is the figure over that.
+    # Simulated over measured is 1 +- error; the true value is therefore the figure divided by that.
     below, above = 1.0 - 1.0 / (1.0 + error), 1.0 / np.maximum(1.0 - error, LEAST_SHARE) - 1.0
     axes.errorbar(
         x,
@@ -270,7 +270,7 @@ def _draw_points(axes: Axes, points: Sequence[FrontPoint], look: _Look) -> None:
 
 
 def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
-    """The other designs, as far as they lie around the front; as one image, which keeps SVG small."""
+    """The other designs near the front, as one image, which keeps SVG small."""
     x_column, y_column = (cloud.numbers[name] for name in (figure.x_field, figure.y_field))
     (left, right), (bottom, top) = (_window(figure, name) for name in ("x", "y"))
     is_near = (left <= x_column) & (x_column <= right) & (bottom <= y_column) & (y_column <= top)
@@ -290,7 +290,7 @@ def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
 
 
 def _window(figure: FrontFigure, axis: Literal["x", "y"]) -> tuple[float, float]:
-    """The ends of an axis on which the front has room on both sides, error bars included."""
+    """The ends of an axis, with a margin on both sides of the front and its error bars."""
     values = [(getattr(point, axis), point.error_fraction) for point in figure.points]
     low = min(value / (1.0 + error) for value, error in values)
     high = max(value / max(1.0 - error, LEAST_SHARE) for value, error in values)
@@ -299,7 +299,7 @@ def _window(figure: FrontFigure, axis: Literal["x", "y"]) -> tuple[float, float]
 
 
 def _write_ticks(axis: Axis, quantity: Quantity) -> None:
-    """Puts round numbers on an axis, which keeps its ends."""
+    """Puts ticks at round numbers on an axis without changing its ends."""
     low, high = axis.get_view_interval()
     _place_ticks(axis, ticks(low, high, quantity, NUM_TICKS), quantity, largest=high)
 
@@ -314,7 +314,7 @@ def _place_ticks(axis: Axis, values: list[float], quantity: Quantity, largest: f
 
 
 def _write_legend(axes: Axes) -> None:
-    """Below the picture, each label once."""
+    """Writes the legend below the picture, with each label once."""
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     axes.figure.legend(once.values(), once.keys(), loc="outside lower center", ncols=4)

@@ -1,7 +1,7 @@
-"""What could be recommended instead? The front, and the fastest of every offer and size, with and without spares.
+"""What could be recommended instead? The front, and the fastest design of every offer and size, with and without spares.
 
-A front holds what is best at the prices of the job. An offer that is beaten there can win at other prices, so that each
-offer sends designs of its own, whether they are on the front or not.
+The front contains the best designs at the job's prices. An offer that loses there may win at other prices. Each offer
+therefore contributes designs, whether or not they are on the front.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from simulator.domain.job import Job
 from simulator.domain.plan import Plan
 
 MOST_OFFERS: Final = 8
-"""Offers that send designs beside the front, so that a job with many of them takes seconds."""
+"""Most offers that contribute designs in addition to the front; keeps jobs with many offers fast."""
 MOST_SIZES: Final = 6
-"""Sizes of an offer that are tried beside the front."""
+"""Most sizes of an offer that are tried in addition to the front."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,21 +30,21 @@ class Rival:
     """A design that may be recommended under other circumstances."""
 
     plan: Plan
-    """What it is."""
+    """Its decisions."""
     accelerator: str
-    """On what it runs."""
+    """Name of its accelerator."""
     design_id: int | None
-    """Number of the design on the front; None for one beside it."""
+    """Id of the design on the front; `None` if it is not on the front."""
 
     @property
     def words(self) -> str:
-        """The rival as readers are told it."""
+        """Description of the rival for readers."""
         name = f"{human.count(self.plan.num_gpus)} x {self.accelerator}, {layout(self.plan)}"
         return f"{name}, not on the front" if self.design_id is None else f"design {self.design_id}, {name}"
 
 
 def rivals(job: Job, answer: Recommendation, best: Design, fastest: FastestRuns) -> tuple[Rival, ...]:
-    """Returns the recommended design, at most `MOST_RIVALS` others of the front, and those of every offer."""
+    """Returns the recommended design, at most `MOST_RIVALS` others of the front, and the designs of every offer."""
     others = [design for design in answer.front if design.design_id != best.design_id]
     rows = np.unique(np.linspace(0, len(others) - 1, min(len(others), MOST_RIVALS)).astype(np.intp))
     front = [
@@ -56,13 +56,13 @@ def rivals(job: Job, answer: Recommendation, best: Design, fastest: FastestRuns)
 
 
 def offers_tried(job: Job, best: Design) -> list[int]:
-    """Returns the offers that send designs, the recommended one first."""
+    """Returns the offers that contribute designs, the recommended one first."""
     own = best.plan.offer
     return [own, *(offer for offer in range(len(job.offers)) if offer != own)][:MOST_OFFERS]
 
 
 def sizes_of(job: Job, offer: int, num_gpus: int, most: int = MOST_SIZES) -> list[int]:
-    """Returns sizes of an offer: its ends, one size if it allows that, and doublings between, evenly spread."""
+    """Returns sizes of an offer: its ends, `num_gpus` if the offer allows it, and doublings between, evenly spread."""
     allowed = job.offers[offer].num_gpus
     doublings = {allowed.min << power for power in range(int(np.log2(allowed.max / allowed.min)) + 1)}
     sizes = sorted(doublings | {allowed.max})
@@ -72,7 +72,7 @@ def sizes_of(job: Job, offer: int, num_gpus: int, most: int = MOST_SIZES) -> lis
 
 
 def _of_offers(job: Job, best: Design, fastest: FastestRuns) -> list[Rival]:
-    """The fastest layout of every offer and size, run as the recommended design, with and without spares as the job allows."""
+    """The fastest layout of every offer and size, run like the recommended design; with and without spares if allowed."""
     found = []
     for offer in offers_tried(job, best):
         for run in fastest.at(offer, sizes_of(job, offer, best.plan.num_gpus)):

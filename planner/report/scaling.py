@@ -22,15 +22,15 @@ from simulator.units import DAY
 from studies.designs.archive import SAME_WITHIN_FRACTION
 
 MOST_SIZES: Final = 10
-"""Sizes of each accelerator that are drawn, beside the recommended and the cheapest one."""
+"""Most sizes of each accelerator that are drawn, in addition to the recommended and the cheapest one."""
 MOST_CURVES: Final = 3
-"""Accelerators of the front that are compared."""
+"""Most accelerators of the front that are compared."""
 LEAST_SIZES: Final = 2
-"""Fewer sizes make no curve; two show whether the double pays."""
+"""Least sizes for a curve; two show whether doubling pays off."""
 LEAST_GAIN: Final = 2.0**0.5
 """Speed-up from doubling the accelerators below which it barely pays off: each one adds less than half of its share."""
 DOUBLE: Final = 1.9
-"""Times the accelerators from which a size counts as a doubling of another one."""
+"""Ratio of sizes from which the larger one counts as double the smaller one."""
 
 _Run = tuple[float, float]
 """Number of accelerators, and days or USD."""
@@ -51,7 +51,7 @@ class _Curve:
 def scaling(
     job: Job, answer: Recommendation, best: Design, cloud: DesignCloud, fastest: FastestRuns
 ) -> list[LinesFigure]:
-    """Returns time and cost against the number of accelerators, each where enough sizes are known.
+    """Returns time and cost against the number of accelerators, each only if enough sizes are known.
 
     Args:
         job: the job.
@@ -124,7 +124,7 @@ def _cost_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
 def _time_curve(job: Job, offer: int, best: Design, cloud: DesignCloud, fastest: FastestRuns) -> _Curve:
     """The fastest runs of one offer with at most as many accelerators as each of its sizes has.
 
-    Sizes that cannot be laid out, or where no run ends, are left out.
+    Sizes without a layout, or at which no run ends, are left out.
     """
     name = job.offers[offer].accelerator.id
     simulated = _least_by_size(cloud, name, cloud.days, cloud.is_possible)
@@ -138,12 +138,12 @@ def _time_curve(job: Job, offer: int, best: Design, cloud: DesignCloud, fastest:
 
 
 def _fastest_within(runs: list[_Run], size: float) -> _Run:
-    """The fastest run of at most so many accelerators."""
+    """The fastest run with at most `size` accelerators."""
     return min((run for run in runs if run[0] <= size), key=lambda run: (run[1], run[0]))
 
 
 def curve_of(name: str, fastest: list[tuple[float, _Run]]) -> _Curve:
-    """Returns the curve of the fastest run within each size, sizes rising; each run once."""
+    """Returns the curve of the fastest run within each size, by increasing size; each run once."""
     runs = tuple(dict.fromkeys(run for _, run in fastest))
     doubles = [
         (few, next(((size, run) for size, run in fastest if size >= DOUBLE * few[0]), None)) for few in runs
@@ -158,11 +158,11 @@ def curve_of(name: str, fastest: list[tuple[float, _Run]]) -> _Curve:
 
 
 def _cheapest(name: str, answer: Recommendation, best: Design, cloud: DesignCloud) -> tuple[_Run, ...]:
-    """The least cost of one accelerator at each size that the study knows, as the front has it where it is on the front."""
+    """The lowest cost of one accelerator at each size in the study; designs of the front keep the front's figures."""
     found = _least_by_size(cloud, name, cloud.cost_usd, cloud.broken == 0)
     for design in answer.front:
         size = design.plan.num_gpus
-        # Of designs that hardly differ the front shows one, which need not be the cheapest of them.
+        # The front shows only one of several nearly equal designs, which need not be the cheapest of them.
         is_same = design.cost_usd <= found.get(size, np.inf) * (1.0 + SAME_WITHIN_FRACTION)
         if design.accelerator == name and is_same:
             found[size] = design.cost_usd
@@ -174,7 +174,7 @@ def _cheapest(name: str, answer: Recommendation, best: Design, cloud: DesignClou
 
 
 def _least_by_size(cloud: DesignCloud, name: str, values: Floats, is_taken: Booleans) -> dict[int, float]:
-    """The least value of one accelerator at each size, among the rows that are taken."""
+    """The smallest value of one accelerator at each size, among the rows in `is_taken`."""
     if name not in cloud.accelerators:
         return {}
     rows = np.flatnonzero(is_taken & (cloud.accelerator == cloud.accelerators.index(name)))
@@ -200,7 +200,7 @@ def _chosen(best: Design, value: float, quantity: Quantity) -> LinePoint:
 
 
 def curve_title(curve: _Curve) -> str:
-    """Returns what a curve of times shows."""
+    """Returns what a curve of times shows, in words."""
     end = curve.end_of_gain
     if end is None and not curve.has_doubles:
         (fewest, most_days), (most, fewest_days) = curve.runs[0], curve.runs[-1]

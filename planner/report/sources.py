@@ -22,10 +22,10 @@ from studies.tracking.recording import DESIGN_TABLE
 
 
 def report_of_study(path: str | Path, progress: Told = ignore) -> DrawnReport:
-    """Returns the report of a study that has ended; `progress` is told which part is being worked out.
+    """Returns the report of a study that has ended; `progress` is told which part is being computed.
 
     Raises:
-        InputError: it is no path.
+        InputError: the path is invalid.
         StudyError: the study cannot be read, or has no answer.
     """
     file = path_given(path, of="a study")
@@ -39,7 +39,7 @@ def report_of_study(path: str | Path, progress: Told = ignore) -> DrawnReport:
 
 
 def report_of_folder(folder: Path, progress: Told = ignore) -> DrawnReport:
-    """Returns the report of what `capplan recommend --output` wrote; `progress` as above.
+    """Returns the report of what `capplan recommend --output` wrote; `progress` as in `report_of_study`.
 
     Raises:
         InputError: a file is missing or not of this version.

@@ -20,15 +20,15 @@ from simulator.units import DAY
 NUM_BINS: Final = 24
 """About the square root of the number of replays."""
 DRAWN_FRACTION: Final = 0.985
-"""Share of the replays that are drawn: the few longest would compress all others into a corner."""
+"""Share of the replays that are drawn; the few longest ones would squeeze all others into a corner."""
 FAR: Final = 1.5
 """A limit this far beyond the drawn values is named in the note instead of drawn."""
 LONGEST_DAYS: Final = 36_500.0
-"""Runs without a date on the calendar."""
+"""Longer runs are shown without calendar dates."""
 
 
 def spreads(job: Job, answer: Recommendation, chosen: Evaluation) -> list[HistogramFigure]:
-    """Returns how finish and cost of the recommended design, one row, are distributed; none where a replay never ends."""
+    """Returns the distributions of finish and cost of the recommended design (one row); none if a replay never ends."""
     uncertainty, best = answer.uncertainty, answer.recommendation
     if uncertainty is None or best is None:
         return []
@@ -69,7 +69,7 @@ def _prices(best: Design) -> str:
 def _histogram(
     name: str, title: str, note: str, quantity: Quantity, values: Floats, marks: list[Mark]
 ) -> HistogramFigure:
-    """The values in bins; the note says what lies far beyond them."""
+    """The values in bins; the note names limits far beyond them."""
     drawn = values[values <= np.quantile(values, DRAWN_FRACTION)]
     counts, edges = np.histogram(drawn, bins=NUM_BINS)
     end = float(edges[-1]) + (FAR - 1.0) * float(edges[-1] - edges[0])
@@ -91,7 +91,7 @@ def _histogram(
 
 
 def _marks(spread: Spread, limits: dict[str, float | None], quantity: Quantity) -> list[Mark]:
-    """The percentiles, and the limits that the job has."""
+    """The percentiles, and the job's limits."""
     values = {"5 %": spread.p5, "median": spread.p50, "95 %": spread.p95, **limits}
     return [
         Mark(value=value, label=f"{name}: {text(value, quantity)}")
@@ -101,7 +101,7 @@ def _marks(spread: Spread, limits: dict[str, float | None], quantity: Quantity) 
 
 
 def _dates(created_at: str, finish: Spread) -> str:
-    """What the percentiles are on the calendar."""
+    """The percentiles as calendar dates."""
     start = datetime.fromisoformat(created_at)
     if finish.p50 is None or finish.p95 is None or finish.p95 > LONGEST_DAYS:
         return ""

@@ -1,4 +1,4 @@
-"""Which numbers stand behind a figure? A table of all of them, each with its exact value and its place in the record."""
+"""Which numbers are behind a figure? A table of all of them, each with its exact value and its path in the record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from planner.report.units import text
 
 
 def figure_table(figure: Figure) -> Html:
-    """Returns the numbers of a figure, closed until somebody opens them."""
+    """Returns the numbers of a figure as a table that is collapsed at first."""
     heading, rows = _content(figure)
     return tag(
         "details",
@@ -41,13 +41,13 @@ def table(caption: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 
 def _cells(heading: Sequence[str], cells: Sequence[str]) -> Iterator[Html]:
-    """The cells of a row, each with its column's name for screens on which the heading does not stand above it."""
+    """The cells of a row, each labelled with its column for narrow screens, on which there is no heading row."""
     for name, cell in zip(heading, cells, strict=False):
         yield tag("td", cell if isinstance(cell, Html) else unbroken(cell), data_label=name)
 
 
 def number(value: float | None, shown: str, path: str) -> Html:
-    """Returns a number for readers that carries its exact value, and where it stands in the report's JSON."""
+    """Returns a number for readers, with its exact value and its path in the report's JSON."""
     return tag("data", shown, value="" if value is None else repr(value), data_path=path)
 
 
@@ -75,7 +75,7 @@ def _place(figure: Figure) -> str:
 
 
 def _bar_content(figure: BarsFigure) -> tuple[Sequence[str], list[Sequence[str]]]:
-    """A row for each part and a column for each bar; the other way about where there are more bars than parts."""
+    """A row for each part and a column for each bar; transposed if there are more bars than parts."""
     bars = [bar.label for bar in figure.bars]
     parts = list(dict.fromkeys(part.label for bar in figure.bars for part in bar.parts))
     cells = {

@@ -15,7 +15,7 @@ from simulator.domain.job import Job, Objective
 
 
 def tornados(job: Job, best: Design, accuracy: Accuracy) -> list[RangesFigure]:
-    """Returns what moves each objective of the job, for those that any input moves."""
+    """Returns a tornado chart for each objective of the job that any input moves."""
     found = sensitivities(job, best.plan, accuracy)
     by_field = {result.result: result for result in found.results}
     figures = [

@@ -1,4 +1,4 @@
-"""How does a report write its numbers? A formatter for every quantity, and axes with round numbers on them."""
+"""How does a report write its numbers? With a formatter for every quantity, and ticks at round numbers on axes."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ UNITS: Final[Mapping[Quantity, str]] = {
     "change": "share",
     "count": "count",
 }
-"""Units as they stand in JSON and in the tables behind the figures."""
+"""Units used in JSON and in the tables behind the figures."""
 LEAST_TICKS: Final = 3
 NUMS_OF_NARROW_TICKS: Final = (3, 6, 12)
-"""Wanted on a logarithmic axis that is too short for numbers that are round on it: the first that comes to two or more."""
+"""Numbers of ticks to try on a logarithmic axis too short for its usual ticks, until one gives two or more ticks."""
 MOST_SIZES: Final = 6
 ROUND_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 SECONDS: Final[Mapping[Quantity, float]] = {"s": 1.0, "days": DAY}
-"""Quantities that are times, and how long one of them is."""
+"""Quantities that are times, and the seconds in one unit."""
 TIMES: Final = ((YEAR, "years"), (DAY, "days"), (HOUR, "h"), (MINUTE, "min"))
-"""Units of an axis of times, the first that fits twice; shorter ones are in seconds."""
+"""Units of a time axis: the first that fits twice is used; shorter axes are in seconds."""
 
 
 def text(value: float | None, quantity: Quantity) -> str:
-    """Returns a number with its unit for readers; nothing known is said so."""
+    """Returns a number with its unit for readers, or words for an unknown one."""
     if value is None:
         return "never ends"
     return FORMATS[quantity](value)
@@ -67,12 +67,12 @@ def ticks(low: float, high: float, quantity: Quantity, num_wanted: int = 4) -> l
 
 
 def tick_text(value: float, quantity: Quantity, largest: float | None = None) -> str:
-    """Returns a round number on an axis, without zeros behind the point: `20 days`, `$1.5 M`, `0`.
+    """Returns a round number on an axis, without trailing zeros: `20 days`, `$1.5 M`, `0`.
 
     Args:
         value: the number.
-        quantity: what it counts.
-        largest: the far end of the axis, in whose unit all its times are; left out each has its own.
+        quantity: its quantity.
+        largest: the far end of the axis, which sets the unit of all its times; if omitted, each time has its own unit.
     """
     if value == 0.0:
         return "0"
@@ -86,12 +86,12 @@ def tick_text(value: float, quantity: Quantity, largest: float | None = None) ->
 
 
 def _time_unit(largest_s: float) -> tuple[float, str] | None:
-    """Returns the unit of an axis of times, in seconds, and its name; none for seconds themselves."""
+    """Returns the unit of a time axis, in seconds, and its name; `None` for seconds themselves."""
     return next(((size_s, name) for size_s, name in TIMES if largest_s >= 2.0 * size_s), None)
 
 
 def _unit(largest: float, quantity: Quantity) -> float:
-    """Returns the unit in which numbers up to a size are shown, where its multiples are no round numbers themselves."""
+    """Returns the size of the unit in which numbers up to `largest` are shown; 1 unless they are bytes or times."""
     if quantity == "bytes":
         return GIB
     if quantity not in SECONDS:
@@ -101,9 +101,9 @@ def _unit(largest: float, quantity: Quantity) -> float:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Returns 1, 2 and 5 times powers of ten within a range; the powers alone where there are many, more where few.
+    """Returns 1, 2 and 5 times powers of ten within a range; only the powers if there are many, more numbers if few.
 
-    There are always two or more where the range is no point.
+    There are at least two unless the range is a single point.
     """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1.0,), (1.0, 2.0, 5.0), (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)):
@@ -118,7 +118,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def size_ticks(low: float, high: float) -> list[float]:
-    """Returns powers of two within a range, at most six, as clusters are built; where it is narrow other round numbers."""
+    """Returns at most six powers of two, the usual cluster sizes, within a range; other round numbers if it is narrow."""
     powers = range(math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9) + 1)
     step = max(1, math.ceil(len(powers) / MOST_SIZES))
     found = [2.0**power for power in powers[::step]]
