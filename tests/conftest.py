@@ -1,4 +1,4 @@
-"""What do all tests share? Properties without deadlines, temporary files, a fresh MLflow store, and pictures drawn once."""
+"""What do all tests share? Hypothesis without deadlines, temporary files, a fresh MLflow store, and pictures drawn once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ settings.register_profile("shared-machine", deadline=None, max_examples=50)
 settings.load_profile("shared-machine")
 
 collect_ignore = ["planner/fake_torch.py"]
-"""Is copied beside a script, and needs what is copied with it."""
+"""Runs only as a copy next to a script, together with the files copied there."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Temporary files of tests are made where pytest clears up, also those of studies that are kept for several tests."""
+    """Puts temporary files where pytest cleans up, including those of studies shared by several tests."""
     before, tempfile.tempdir = tempfile.tempdir, str(tmp_path_factory.mktemp("temporary"))
     yield
     tempfile.tempdir = before
@@ -35,7 +35,7 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store as MLflow makes it, once: its migrations take two seconds."""
+    """An empty MLflow store, created once because its migrations take two seconds."""
     file = tmp_path_factory.mktemp("template") / "mlflow.db"
     with mlflow_at(f"sqlite:///{file}"):
         from mlflow import MlflowClient
@@ -52,13 +52,13 @@ def uri(tmp_path: Path, empty_store: Path) -> str:
 
 @pytest.fixture(scope="session")
 def drawings() -> dict[tuple[object, ...], bytes]:
-    """Pictures by what they show."""
+    """Drawn pictures by their content."""
     return {}
 
 
 @pytest.fixture
 def pictures_drawn_once(drawings: dict[tuple[object, ...], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests of what becomes of a study need its pictures, not to draw those of equal studies again."""
+    """Draws equal pictures only once: tests of a study's results need its pictures, but not drawn anew."""
 
     def saved(figure: Figure, cloud: DesignCloud, path: Path) -> None:
         columns = (cloud.design_id, cloud.broken, *cloud.numbers.values(), *cloud.codes.values())

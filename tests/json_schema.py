@@ -1,4 +1,4 @@
-"""Does a document keep a JSON Schema? As much of the standard as the schemas of capplan use, for tests."""
+"""Does a document conform to a JSON Schema? A validator for tests, with the part of the standard that capplan's schemas use."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KNOWN = {
 
 
 def problems(value: object, schema: object, root: Schema, path: str = "") -> Iterator[str]:
-    """Yields where a value breaks a schema."""
+    """Yields the places where a value violates a schema."""
     if schema is True:
         return
     assert isinstance(schema, dict)

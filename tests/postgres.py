@@ -1,4 +1,4 @@
-"""Where does a test find PostgreSQL? It starts a server of its own, on a socket in a temporary folder."""
+"""Where does a test find PostgreSQL? It starts its own server, on a socket in a temporary folder."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-"""Where Debian keeps what is not on the path."""
+"""Folders in which Debian keeps PostgreSQL's programs, outside PATH."""
 OWNER = "postgres"
 """PostgreSQL refuses to run as root."""
 OPEN_FOLDER = "/tmp"  # noqa: S108 # a folder of random name is made in it
-"""Where its owner may go, too, and where names of sockets stay short."""
+"""Folder that the server's owner can access, too, with a path short enough for socket names."""
 
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """Gives the address of an empty database; the test is skipped where PostgreSQL is not installed."""
+    """Yields the address of an empty database; skips the test if PostgreSQL is not installed."""
     path = os.pathsep.join([os.environ.get("PATH", ""), *map(str, reversed(PROGRAMS))])
     initdb, pg_ctl = shutil.which("initdb", path=path), shutil.which("pg_ctl", path=path)
     if initdb is None or pg_ctl is None:

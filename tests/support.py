@@ -1,4 +1,4 @@
-"""Which jobs and plans do the tests of several rooms share? Small ones from the catalogue, changed where a test says so."""
+"""Which jobs and plans do tests of several packages share? Small ones from the catalogue, which each test may change."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def job_with(*offers: Mapping[str, object], **sections: object) -> Job:
     """Returns a job on a few H100 that trains Llama 3.1 8B, with some of its sections replaced.
 
     Args:
-        *offers: offers as in a job file; left out: H100 for rent.
-        **sections: sections of a job file, such as `limits`; of `workload` and `search` the fields that differ.
+        *offers: offers as in a job file; by default H100 for rent.
+        **sections: sections of a job file, such as `limits`; for `workload` and `search`, only the fields that differ.
     """
     document: dict[str, object] = {
         "offers": [dict(offer) for offer in offers or (H100_RENTED,)],
@@ -57,7 +57,7 @@ def job_with(*offers: Mapping[str, object], **sections: object) -> Job:
 
 
 def plans_with(*rows: Mapping[str, object]) -> PlanTable:
-    """Returns plans for the first offer, of one node of eight unless a row says otherwise; data parallelism follows."""
+    """Returns plans for the first offer, on one node of eight unless a row differs; data parallelism follows."""
     from simulator.domain.plan import Plan
 
     plans = []

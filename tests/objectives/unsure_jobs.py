@@ -1,4 +1,4 @@
-"""Which inputs are unsure in the tests of draws, and what comes of a draw in which some have given values?"""
+"""Which inputs are uncertain in the tests of draws, and what is the result of a draw with given values?"""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
 CERTAIN = {"low": 1.0, "high": 1.0}
 SURE = dict.fromkeys(InputFactors.model_fields, CERTAIN)
-"""Nothing but the hardware's price is drawn."""
+"""Only the hardware's price is drawn."""
 FIXED = {**H100_BOUGHT, "purchase_usd_per_node": 3e5}
 PLACE = {"region": "here", "grid_kgco2e_per_kwh": 0.4, "electricity_usd_per_kwh": 0.1}
 
 
 def only(name: str, low: float, high: float) -> dict[str, object]:
-    """Input factors of which one is unsure."""
+    """Input factors with exactly one that is uncertain."""
     return {**SURE, name: {"low": low, "high": high}}
 
 
@@ -32,7 +32,7 @@ def two_offers(**fields: object) -> Job:
 
 
 def runs_at(job: Job, result: Evaluation, amounts: dict[str, float]) -> DrawnRuns:
-    """One draw, in which some inputs have given factors and the others are at the middle."""
+    """One draw, with the given factors for some inputs and the middle value for all others."""
     designs = UnsureDesigns.of(job, result.plans, result.outcomes, result.scores)
     inputs = designs.inputs
 

@@ -1,4 +1,4 @@
-"""Which calibrations do tests make up? Constants, with figures around them that play no part."""
+"""Which calibrations do tests use? Given constants, with arbitrary values for all other fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from simulator.domain.calibration import CalibratedConstant, Calibration
 
 
 def calibration_with(constants: Iterable[CalibratedConstant]) -> Calibration:
-    """Returns a calibration that has these constants."""
+    """Returns a calibration with these constants."""
     return Calibration(
         source="made up",
         source_sha256="0" * 64,

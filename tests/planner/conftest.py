@@ -1,4 +1,4 @@
-"""What do tests of the planner share? A browser for each file of pages, and measured rows that are simulated once."""
+"""What do tests of the planner share? A browser for each test file of pages, and measured rows that are simulated once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium; tests that ask for it are left out on a machine without one."""
+    """Chromium; tests that use it are skipped on a machine without one."""
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:
         pytest.skip("no Chromium on this machine")
@@ -37,13 +37,13 @@ EntriesOf = Callable[[Sequence[Row | Unmodelled], Calibration | None], list[Entr
 
 @pytest.fixture(scope="session")
 def simulated_rows() -> dict[str, list[Entry]]:
-    """What became of measured rows, by their text."""
+    """Results for measured rows, by their text."""
     return {}
 
 
 @pytest.fixture
 def rows_simulated_once(simulated_rows: dict[str, list[Entry]], monkeypatch: pytest.MonkeyPatch) -> EntriesOf:
-    """Tests of what is told of the shipped rows need their simulation, not to make it again."""
+    """Simulates equal rows only once: tests of texts about the shipped rows need the results, but not computed anew."""
 
     def found(rows: Sequence[Row | Unmodelled], calibration: Calibration | None) -> list[Entry]:
         key = repr((rows, calibration))

@@ -27,7 +27,7 @@ def explained(limits: Mapping[str, float], job: Job = JOB) -> Infeasibility:
 
 @cache
 def every_design() -> tuple[Space, Mapping[str, Floats], Booleans]:
-    """All designs of the job, simulated: their limited quantities, and which of them are possible."""
+    """All designs of the job, simulated: the quantities under limits, and which designs are possible."""
     space = pruned_space(JOB)
     result = evaluate(JOB, space.designs())
     values = limited_quantities(JOB, result.plans, result.scores, result.outcomes)
@@ -35,13 +35,13 @@ def every_design() -> tuple[Space, Mapping[str, Floats], Booleans]:
 
 
 def fits(limits: Mapping[str, float], job: Job = JOB) -> bool:
-    """Whether any design keeps the limits, by trying all of them."""
+    """Whether any design meets the limits, by trying all designs."""
     space = pruned_space(with_limits(job, limits))
     return len(space.layouts) > 0 and bool(evaluate(space.job, space.designs()).is_feasible.any())
 
 
 def least(name: str, others: Mapping[str, float] | None = None) -> float:
-    """Least value of a quantity among the designs that keep some limits, by trying all of them."""
+    """Smallest value of a quantity among the designs that meet some limits, by trying all designs."""
     _, values, kept = every_design()
     for other, limit in (others or {}).items():
         kept = kept & (values[other] <= limit)

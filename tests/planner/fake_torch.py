@@ -1,7 +1,7 @@
-"""What stands in for PyTorch where it is not installed? As much of it as a script needs to take steps and to be observed.
+"""What replaces PyTorch where it is not installed? The part of it that a script needs to take steps and to be profiled.
 
-Tests copy this file as `torch.py`, with `profiles.py` beside it, to where a script finds it. Every profile has the same step,
-once for each iteration, with kernels that take `LENGTHS` times as long.
+Tests copy this file as `torch.py`, together with `profiles.py`, into the folder of a script. Every profile has the same step
+once for each iteration, with kernel times multiplied by `LENGTHS`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from types import ModuleType, SimpleNamespace
 from profiles import EVENTS, NODES, Entry, event  # type: ignore[import-not-found, unused-ignore] # copied beside it
 
 LENGTHS = (3.0, 1.0, 2.0, 5.0, 4.0)
-"""Of the iterations, one after another."""
+"""Factors of the kernel times, by iteration."""
 __version__ = "0.0-fake"
 
 
 class Optimizer:
-    """Wraps `step` when the first one of a class is made, as PyTorch's does."""
+    """Wraps `step` when the first instance of a class is created, as PyTorch does."""
 
     def __init__(self) -> None:
         if not hasattr(type(self).step, "hooked"):

@@ -1,4 +1,4 @@
-"""Which answers do the tests of the command line show? Made by hand, with round figures that are easy to find again."""
+"""Which answers do the tests of the command line show? Hand-made ones, with round figures that are easy to recognize."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def recommended(num_front: int = 3) -> Recommendation:
 
 
 def interrupted() -> Recommendation:
-    """The same, broken off."""
+    """The same answer of an interrupted search."""
     return recommended().model_copy(update={"status": "interrupted"})
 
 

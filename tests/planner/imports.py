@@ -1,4 +1,4 @@
-"""Which packages are loaded by a piece of code that runs in a process of its own?"""
+"""Which packages does a piece of code import? It runs in its own process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAVY = {
     "pydantic",
     "rich",
 }
-"""Packages that no help and no refusal of an option waits for."""
+"""Packages that must not be imported to print help or to refuse an option."""
 
 
 def printed_without_heavy_imports(code: str) -> str:

@@ -1,4 +1,4 @@
-"""Which job file do the tests of job files change, and how do they see that it is refused?"""
+"""Which job file do the tests of job files start from, and how do they check refusals?"""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def refusal(document: object, *overrides: str) -> str:
 
 
 def job_or_error(make: Callable[[], Job]) -> Job | None:
-    """Returns the job, or `None` after an `InputError` that says something; anything else fails the test."""
+    """Returns the job, or `None` after an `InputError` with a message; anything else fails the test."""
     try:
         return make()
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Which measured runs do the tests of the comparison read? Rows as people write them, and comparisons made by hand."""
+"""Which measured runs do the tests of the comparison read? Rows as people write them, and hand-made comparisons."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ LLAMA_405B: Mapping[str, object] = {
 
 
 def written(folder: Path, *rows: Mapping[str, object]) -> Path:
-    """A file of measured runs; its columns are those of all rows together."""
+    """A file of measured runs; its columns are the union of those of all rows."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     path = folder / "measured.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -116,13 +116,13 @@ def written(folder: Path, *rows: Mapping[str, object]) -> Path:
 
 
 def the_row(folder: Path, cells: Mapping[str, object]) -> Row | Unmodelled:
-    """What is read from a file of one measured run."""
+    """The row read from a file with one measured run."""
     (row,) = read_measured(written(folder, cells))
     return row
 
 
 def simulated_row(folder: Path, cells: Mapping[str, object]) -> Row:
-    """The same of a run that can be simulated."""
+    """The row read from a file with one measured run, which must be one that can be simulated."""
     row = the_row(folder, cells)
     assert not isinstance(row, Unmodelled), row
     assert reason_against(row) == ""
@@ -136,7 +136,7 @@ def shipped(name: str, /, **changes: str) -> Row:
 def compared(
     step_time_s: float, simulated_s: float, *, memory_gib: float = 70.0, **changes: str
 ) -> Comparison:
-    """A hand-made comparison on an accelerator of 80 GiB."""
+    """A hand-made comparison on an accelerator with 80 GiB."""
     row = shipped("kort-0001", step_time_s=str(step_time_s), **changes)
     return Comparison(
         row=row,

@@ -30,15 +30,15 @@ OVERLAPS = """() => {
   }
   return pairs;
 }"""
-"""Texts that lie on each other; lines of text may touch by their leading."""
+"""Texts that overlap; the leading of adjacent lines may touch."""
 SCROLLS = """() => [...document.querySelectorAll(".scroll")]
   .filter((element) => element.scrollWidth > element.clientWidth + 1)
   .map((element) => element.getAttribute("aria-label"))"""
-"""Tables of which a part lies beyond their right end."""
+"""Tables that have to be scrolled sideways."""
 WIDE_TABLES = """() => [...document.querySelectorAll("table")]
   .filter((table) => table.getBoundingClientRect().right > innerWidth + 1)
   .map((table) => table.caption.textContent)"""
-"""Tables that stick out of the paper."""
+"""Tables wider than the paper."""
 TEXT_ON_MARKS = """() => {
   const found = [];
   for (const picture of document.querySelectorAll(".picture")) {
@@ -55,18 +55,18 @@ TEXT_ON_MARKS = """() => {
   }
   return found;
 }"""
-"""Labels that lie on bars, dots and lines of their picture."""
+"""Labels that cover bars, dots or lines of their picture."""
 MISPLACED = """() => [...document.querySelectorAll(".axis span")].filter((label) => {
   const axis = label.parentElement.getBoundingClientRect(), box = label.getBoundingClientRect();
   return Math.abs((box.left + box.right) / 2 - axis.left - parseFloat(label.style.left) / 100 * axis.width) > 1;
 }).map((label) => label.textContent)"""
-"""Labels of axes that do not stand centred below the place that they name."""
+"""Axis labels that are not centred below their place on the axis."""
 CUT_OFF = """() => [...document.querySelectorAll("body *")].filter((element) => {
   if (element.closest(".scroll, pre, .skip, script, style") || !element.checkVisibility()) return false;
   const box = element.getBoundingClientRect();
   return box.width && (box.right > innerWidth + 1 || box.left < -1);
 }).map((element) => `${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}`)"""
-"""Elements that stick out of the window, but for tables that scroll by themselves."""
+"""Elements that extend beyond the window, except tables that scroll by themselves."""
 CONTRASTS = """() => {
   const style = getComputedStyle(document.documentElement);
   const light = (name) => {
@@ -79,4 +79,4 @@ CONTRASTS = """() => {
   return ["--ink", "--soft", "--accent"].flatMap((ink) =>
     ["--paper", "--raised"].map((paper) => ratio(light(ink), light(paper))));
 }"""
-"""Contrast of every colour of text with what it stands on, as WCAG 2 defines it."""
+"""Contrast of every text colour with its background, as defined by WCAG 2."""

@@ -1,4 +1,4 @@
-"""Which words, numbers and records does a report's page hold?"""
+"""Which words, numbers and records does a report's page contain?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.planner.report_studies import drawn
 
 
 class Page(HTMLParser):
-    """What a browser would find in a page: numbers with their places, scripts by id, tags, and texts."""
+    """The content of a page as a browser sees it: numbers with their paths, scripts by id, tags, and texts."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

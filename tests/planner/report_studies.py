@@ -1,4 +1,4 @@
-"""Which studies do the tests of the report show? A small one with limits that rule designs out, searched once."""
+"""Which studies do the tests of the report show? A small one with limits that exclude some designs, searched once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.studies.study_jobs import small_job
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 RENTS = {"h100-sxm5-80gb": (2.0, 2.6, 7.0), "a100-sxm4-80gb": (0.7, 0.9, 1.3)}
-"""USD per hour, low, middle and high: wide enough for the choice to change within."""
+"""USD per hour, low, middle and high: ranges wide enough for the recommendation to change within them."""
 
 
 def job() -> Job:
@@ -55,9 +55,9 @@ def drawn() -> DrawnReport:
 
 
 def large(num_designs: int, num_front: int) -> DrawnReport:
-    """A report of many designs: real ones, with figures that have nothing in common, the worst case for compression.
+    """A report of many real designs with random figures, the worst case for compression.
 
-    The designs of its front cost less one after the other, and take longer.
+    Along its front, costs fall and times rise.
     """
     report, few = drawn().report, drawn().cloud
     best = report.answer.recommendation

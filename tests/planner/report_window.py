@@ -1,4 +1,4 @@
-"""How do tests look at a report in a browser? In a window of its own, which nothing but the page may fill."""
+"""How do tests view a report in a browser? In a separate window that may load nothing but the page."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def picture(page: Page, canvas: str) -> str:
 
 
 def place_of(page: Page, design_id: int) -> tuple[float, float]:
-    """Where a design of the front lies in the window."""
+    """Position of a design of the front in the window."""
     page.locator("#scatter").scroll_into_view_if_needed()
     box = page.locator("#scatter").bounding_box()
     assert box is not None

@@ -1,4 +1,4 @@
-"""Which plans do the tests of single plans simulate? Plans of the examples, by the command."""
+"""Which plans do the tests of single plans simulate? Plans for the example jobs, with the command."""
 
 from __future__ import annotations
 

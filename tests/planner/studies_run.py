@@ -1,4 +1,4 @@
-"""Which study do the tests of studies run, stop and deliver? One of about a dozen batches."""
+"""Which study do the tests of studies run, stop and deliver? One with about a dozen batches."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def made(
     num_batches: int | None = None,
     keep: Keep = "all",
 ) -> StudyAnswer:
-    """A study as `run` leaves it in an empty folder, whole or stopped after so many batches; equal ones are searched once."""
+    """A study as `run` leaves it in an empty folder, complete or stopped after some batches; equal ones are searched once."""
     known = _made(seed, (job or job_of()).model_dump_json(), num_batches, keep)
     return replace(known, path=Path(shutil.copy(known.path, folder)))
 
@@ -72,12 +72,12 @@ def _made(seed: int, job: str, num_batches: int | None, keep: Keep) -> StudyAnsw
 
 
 def exhaustive_job() -> Job:
-    """An exhaustive search of a few hundred designs, of which fronts can be kept."""
+    """An exhaustive search of a few hundred designs, which can keep only their front."""
     return job_of(algorithm="exhaustive", num_refinements=0, tensor_parallel=[1], pipeline_parallel=[1])
 
 
 def stop_after(num_batches: int) -> Stop:
-    """Returns what lets a search do so many batches."""
+    """Returns a callback that stops a search after `num_batches` batches."""
     left: Iterator[bool] = iter([False] * num_batches)
     return lambda: next(left, True)
 

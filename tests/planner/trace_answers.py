@@ -15,4 +15,4 @@ def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> TraceAnswer
 
 SLOW_NET = ("--bandwidth", "1e6", "--latency", "0")
 SUMMED_S = 1.5 * 1632 / 1e6
-"""Gradients of the small trace around a ring of four at 1 MB/s."""
+"""Seconds of the ring all-reduce of the small trace's gradients over four accelerators at 1 MB/s."""

@@ -1,4 +1,4 @@
-"""Which jobs and plans do the simulator's tests ask about? Typed builders over the catalogue, below the job file."""
+"""Which jobs and plans do the simulator's tests use? Typed builders on the catalogue, without job files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rented(
 
 
 def with_fabric_rate(bytes_per_s: float) -> Offer:
-    """Returns an offer of rented H100 whose nodes have so fast a fabric."""
+    """Returns an offer of rented H100 whose nodes have a fabric of this rate."""
     offer = rented()
     return changed(offer, node=changed(offer.node, network_bytes_per_s=bytes_per_s))
 
@@ -94,7 +94,7 @@ def plan_of(
     schedule: Schedule = Schedule.ONE_F_ONE_B,
     group_size: int | None = None,
 ) -> Plan:
-    """Returns a plan on the first offer whose degrees multiply to its accelerators."""
+    """Returns a plan on the first offer, with the product of its degrees as the number of accelerators."""
     return Plan(
         offer=0,
         num_gpus=tensor * pipeline * context * data,
@@ -119,7 +119,7 @@ def plan_of(
 
 
 def table_of(*plans: Plan) -> PlanTable:
-    """Returns the plans as the table that the simulator takes."""
+    """Returns the plans as a table for the simulator."""
     return PlanTable.from_plans(plans)
 
 
@@ -131,7 +131,7 @@ def gpt(
     vocabulary_size: int = 51_200,
     has_tied_embeddings: bool = False,
 ) -> ModelShape:
-    """Returns a GPT as in the Megatron-LM papers: f = 4 h, no gate, ordinary attention."""
+    """Returns a GPT as in the Megatron-LM papers: f = 4 h, no gate, multi-head attention."""
     return ModelShape(
         name="gpt",
         num_layers=num_layers,
@@ -153,7 +153,7 @@ def memory_of(workload: Workload, *plans: Plan) -> MemoryTable:
 
 
 def rank_of(workload: Workload, plan: Plan, accelerator: str = H100) -> Rank:
-    """Returns the accelerators of a plan as the step's formulas see them."""
+    """Returns the accelerators of a plan in the form that the step's formulas use."""
     return Rank.of(job_of(workload, rented(accelerator)), table_of(plan))
 
 
@@ -167,5 +167,5 @@ Record = TypeVar("Record", bound=BaseModel)
 
 
 def changed(record: Record, **changes: object) -> Record:
-    """Returns the workload, or another record, with other fields."""
+    """Returns a copy of a record, such as a workload, with some fields changed."""
     return record.model_copy(update=changes)

@@ -1,4 +1,4 @@
-"""Which saves do the tests of checkpoint schemes ask about? One plan, its step time and bytes, jobs that save differently."""
+"""Which checkpoints do the tests of schemes use? One plan, its step time and bytes, and jobs that save differently."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STORE_S = NODE / 2e9
 def costs_of(
     job: Job, *plans: Plan, step_s: float = STEP_S, optimizer_s: float = OPTIMIZER_S
 ) -> CheckpointTable:
-    """Returns what saves of some plans cost, all with the same step."""
+    """Returns the cost of saves for some plans, all with the same step time."""
     table = table_of(*plans)
     offers = OfferTable.from_job(job).take(table.offer)
     rows = np.ones(len(table))
@@ -42,30 +42,30 @@ def costs_on_64(
     step_s: float = STEP_S,
     optimizer_s: float = OPTIMIZER_S,
 ) -> CheckpointTable:
-    """Returns what saves cost on eight nodes: eight replicas of eight tensor-parallel ranks."""
+    """Returns the cost of saves on eight nodes: eight replicas of eight tensor-parallel ranks."""
     plan = plan_of(tensor=8, data=8, zero=zero, scheme=scheme)
     return costs_of(job, plan, step_s=step_s, optimizer_s=optimizer_s)
 
 
 def saving(job: Job, **options: object) -> Job:
-    """Returns the job with other options of its checkpoints."""
+    """Returns the job with other checkpoint options."""
     return job.model_copy(update={"checkpointing": Checkpointing.model_validate(options)})
 
 
 def in_racks_of(job: Job, num_nodes: int) -> Job:
-    """Returns the job on nodes of which so many share a rack."""
+    """Returns the job with this number of nodes per rack."""
     reliability = job.reliability.model_copy(update={"nodes_per_domain": num_nodes})
     return job.model_copy(update={"reliability": reliability})
 
 
 def with_storage(job: Job, **rates: float) -> Job:
-    """Returns the job with a store whose nodes are no bottleneck unless said."""
+    """Returns the job with a store whose nodes are no bottleneck unless `rates` make them one."""
     fast = {"write_bytes_per_s_per_node": 1e12, "read_bytes_per_s_per_node": 1e12}
     return job.model_copy(update={"storage": Storage.model_validate(fast | rates)})
 
 
 def with_node(job: Job, **figures: float) -> Job:
-    """Returns the job with other figures of the node of its only offer."""
+    """Returns the job with other figures for the node of its only offer."""
     (offer,) = job.offers
     node = offer.node.model_copy(update=figures)
     return job.model_copy(update={"offers": (offer.model_copy(update={"node": node}),)})

@@ -1,4 +1,4 @@
-"""How long do the tokens of the tests of experts travel, with nothing to hide behind?"""
+"""How long does the all-to-all of experts take in the tests, with no computation to hide it?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOTHING = np.zeros(1)
 
 
 def exchange_s(workload: Workload, plan: Plan, accelerator: str = H100) -> float:
-    """Dispatch and combine of one direction, hidden by nothing."""
+    """Seconds of dispatch and combine in one direction, fully exposed."""
     return float(
         expert_exchange_s(rank_of(workload, plan, accelerator), NOTHING, NOTHING, (NOTHING, NOTHING))[0][0]
     )

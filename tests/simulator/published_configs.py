@@ -1,4 +1,4 @@
-"""What do published `config.json` files say? The fields that make a shape, as their publishers wrote them."""
+"""What do published `config.json` files contain? The fields that determine a shape, as their publishers wrote them."""
 
 from __future__ import annotations
 

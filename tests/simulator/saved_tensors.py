@@ -10,7 +10,7 @@ Tensor = Any
 
 
 def saved_bytes(torch: ModuleType, forward: Callable[[], object], weights: Sequence[Tensor]) -> int:
-    """Returns the bytes of all tensors that a forward pass saves, but for its weights."""
+    """Returns the bytes of all tensors that a forward pass saves, except its weights."""
     own = {weight.untyped_storage().data_ptr() for weight in weights}
     saved: dict[int, int] = {}
 

@@ -1,4 +1,4 @@
-"""Which designs do the straggler tests ask about? One row of `StragglerDesigns` by its layout."""
+"""Which designs do the straggler tests use? One row of `StragglerDesigns`, given by its layout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def design_of(
     compute: float = 1.0,
     rest: float = 0.0,
 ) -> StragglerDesigns:
-    """Returns a design with cycles of one second, and a step of its pipeline under 1F1B and a share of `rest` on top."""
+    """Returns a design with cycles of one second; its step is its 1F1B pipeline plus a share `rest` of that."""
     pipeline_s = stages / chunks + (micro_batches - 1 / chunks) * slowest
     counts = {
         "schedule": schedule.code,

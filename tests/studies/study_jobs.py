@@ -1,4 +1,4 @@
-"""Which jobs do the tests of the search use? Real ones, cut down so that every design can be evaluated in a second."""
+"""Which jobs do the tests of the search use? Real ones, reduced until all designs can be evaluated in a second."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def study(job: Job, seed: int = 0, should_stop: Stop = never_stop) -> tuple[Stud
 def study_by_batch(
     job: Job, evaluator: Evaluator, seed: int = 0, should_stop: Stop = never_stop
 ) -> tuple[StudyResult, list[tuple[str, Evaluation]]]:
-    """Runs a study and returns its result and every batch that was evaluated, with the stage that asked for it."""
+    """Runs a study and returns its result and every evaluated batch, with the stage that requested it."""
     archive = Archive(job)
     batches: list[tuple[str, Evaluation]] = []
 
@@ -73,7 +73,7 @@ def study_by_batch(
 
 
 def with_h100_rent(job: Job, usd: float) -> Job:
-    """Returns the small job with another rent of the H100, USD per hour."""
+    """Returns the small job with another H100 rent, in USD per hour."""
     h100, *others = job.offers
     rent = Estimate(low=usd, mid=usd, high=usd)
     return job.model_copy(

@@ -1,4 +1,4 @@
-"""Which trace do several tests of operator traces begin with?"""
+"""Which trace do several tests of operator traces start from?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plans are played at both depths? A grid over models, degrees, schedules and ways to exchange, by name."""
+"""Which plans are simulated at both depths? A grid over models, degrees, schedules and collectives, by name."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ LARGE = {
         gathers_routing_maps=True,
     ),
 }
-"""Plans of clusters, 32 to 2,048 accelerators."""
+"""Plans for clusters, 32 to 2,048 accelerators."""
 
 FEW = {
     "tensor": _small(plan_of(tensor=4)),
@@ -246,7 +246,7 @@ FEW = {
     "experts": _small(plan_of(expert=8, data=8), model=MIXTURE),
     "experts on two nodes": _small(plan_of(expert=8, tensor=2, data=8), model=MIXTURE),
 }
-"""Plans of few accelerators, 4 to 16, of which every message can be played."""
+"""Plans for 4 to 16 accelerators, few enough to simulate every message."""
 
 APART = {
     "8b b200 sharded weights": _large(
@@ -288,7 +288,7 @@ APART = {
         accelerator="b200-sxm-180gb",
     ),
 }
-"""Plans on which the depths are known to part, by what the page on the deep depth says of ZeRO-2 and ZeRO-3."""
+"""Plans on which the depths are known to differ, as the page on the deep depth explains for ZeRO-2 and ZeRO-3."""
 
 TWO_NODES = {
     "replicas of pairs": _small(plan_of(tensor=2, data=8)),

@@ -1,4 +1,4 @@
-"""What do the tests give the readers of PyTorch's files? A step of three operators, as a profile and as an execution trace."""
+"""What input do the readers of PyTorch's files get in tests? A step of three operators, as profile and as execution trace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def event(name: str, begin: float, length: float, **fields: object) -> Entry:
 
 
 def launched(number: int, begin: float, length: float, name: str = "gemm", tid: int = 1) -> list[Entry]:
-    """A launch, and its kernel."""
+    """A launch and its kernel."""
     about = {"correlation": number}
     return [
         event("cudaLaunchKernel", begin, 1.0, cat="cuda_runtime", tid=tid, args=about),

@@ -1,4 +1,4 @@
-"""Which traces do the tests play? A small one of our own, and measured ones of full size, which can be written as TrioSim's."""
+"""Which traces do the tests replay? A small hand-made one, and full-size measured ones, which can be written as TrioSim's."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _BYTES_OF_A_NUMBER = 4.0
 
 
 def measured(name: str) -> OperatorTrace:
-    """Returns a step that was measured: `vgg13`, `resnet50` (batch 128), or `vgg13-batch512`; the files say by whom."""
+    """Returns a measured step: `vgg13`, `resnet50` (batch 128), or `vgg13-batch512`; the files name their source."""
     return read_trace_file(_MEASURED / f"{name}.json")
 
 
@@ -130,13 +130,13 @@ def _operator_rows(trace: OperatorTrace) -> list[list[object]]:
 
 
 def _listed(trace: OperatorTrace, row: int, texts: Sequence[str]) -> list[str]:
-    """What an operator reads, and what it makes: `[4; 6; 8]`."""
+    """The tensors that an operator reads or writes: `[4; 6; 8]`."""
     lists = (part.of(row).tolist() for part in (trace.inputs, trace.outputs))
     return [f"[{'; '.join(texts[number] for number in part)}]" for part in lists]
 
 
 def _tensor_rows(trace: OperatorTrace) -> list[list[object]]:
-    """A row for each tensor, and one more for each that an operator makes."""
+    """A row for each tensor, and another one for each that an operator creates."""
     tensors, shapes = trace.tensors, _shapes_of_weights(trace)
     kinds = {Category.PARAMETER: "weight=None", Category.STATE: "running_mean"}
     rows: list[list[object]] = []
