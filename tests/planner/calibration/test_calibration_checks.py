@@ -55,7 +55,7 @@ class TestEnds:
     @pytest.mark.parametrize(("value", "end"), [(0.2, "lowest"), (0.9, "highest")])
     def test_a_constant_at_an_end_of_its_range_is_named(self, value: float, end: str) -> None:
         (note,) = on_ends(["memory_fraction"], np.log(np.array([value])), prior_of(0.2, 0.5, 0.9))
-        assert note.startswith(f"memory_fraction is at the {end} value")
+        assert note.startswith(f"memory_fraction is at the {end} plausible value")
 
     def test_a_constant_inside_its_range_is_not(self) -> None:
         assert on_ends(["memory_fraction"], np.log(np.array([0.5])), prior_of(0.2, 0.5, 0.9)) == []

@@ -39,4 +39,4 @@ def test_a_step_of_one_micro_batch_on_one_stage_says_so() -> None:
     console = Console(file=io.StringIO(), width=100)
     with console.capture() as capture:
         show_timeline(step_timeline(job, plan), console)
-    assert "stage by stage: 1 stage, 1 micro-batch, " in capture.get()
+    assert "One step by stage: 1 stage, 1 micro-batch, " in capture.get()
