@@ -1,4 +1,4 @@
-"""What do Python and notebooks show of an answer that is typed at the end of a cell? Its outline, not a hundred kilobytes."""
+"""What do Python and notebooks show for an answer at the end of a cell? An outline, not a hundred kilobytes."""
 
 from __future__ import annotations
 

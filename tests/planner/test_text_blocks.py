@@ -1,4 +1,4 @@
-"""Are rows whole on any terminal that has room for their words?"""
+"""Are rows shown in full on any terminal wide enough for their words?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are the constants of a cluster found again, are bad rows refused, and do all commands use a calibration?"""
+"""Does calibration recover a cluster's constants and refuse bad rows, and do all commands use the calibration?"""
 
 from __future__ import annotations
 

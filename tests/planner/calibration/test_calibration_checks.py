@@ -1,4 +1,4 @@
-"""Are steps refused that no constants explain, and constants named that the steps drive to the end of their range?"""
+"""Does calibration refuse steps that no constants explain, and name constants at an end of their range?"""
 
 from __future__ import annotations
 

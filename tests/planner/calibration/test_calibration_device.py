@@ -1,4 +1,4 @@
-"""Are a device's constants found from its kernels, and is everything but the timing itself right without a GPU?"""
+"""Does calibration recover a device's constants from its kernels? Everything but the timing itself is tested without a GPU."""
 
 from __future__ import annotations
 

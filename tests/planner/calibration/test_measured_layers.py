@@ -1,4 +1,4 @@
-"""Are layers of an H100 and of an H200, which nothing was fitted on, still simulated as well as when they were recorded?"""
+"""Are layers on an H100 and an H200, which no fit has used, still simulated as accurately as when they were recorded?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `capplan ui` show the studies to this machine, and to no other one?"""
+"""Does `capplan ui` show the studies on this machine, and on no other?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the deep depth say of a large plan on nodes of one's own?"""
+"""What does the deep simulation report for a large plan on user-defined nodes?"""
 
 from __future__ import annotations
 

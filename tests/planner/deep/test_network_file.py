@@ -1,4 +1,4 @@
-"""Is every network that a file describes the one that is played, and is what is wrong in a file named once?"""
+"""Is the simulated network the one that a file describes, and is each error in a file reported once?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are limits that no design keeps named, with the least that each has to give way?"""
+"""Are limits that no design meets named, with the smallest relaxation of each?"""
 
 from __future__ import annotations
 

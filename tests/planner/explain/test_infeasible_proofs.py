@@ -1,4 +1,4 @@
-"""Does a proof see memory, and designs between those that the search lists?"""
+"""Do proofs of infeasibility account for memory, and for designs between those that the search lists?"""
 
 from __future__ import annotations
 

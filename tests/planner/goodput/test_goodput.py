@@ -1,4 +1,4 @@
-"""Does `capplan goodput` give published and derived goodputs, and refuse what it cannot play?"""
+"""Does `capplan goodput` reproduce published and derived goodputs, and refuse runs that it cannot simulate?"""
 
 from __future__ import annotations
 

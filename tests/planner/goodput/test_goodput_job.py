@@ -1,4 +1,4 @@
-"""Does `capplan goodput --job` take the numbers of the job's run, and tell with what to save?"""
+"""Does `capplan goodput --job` use the numbers of the job's run, and say which checkpoint scheme is best?"""
 
 from __future__ import annotations
 

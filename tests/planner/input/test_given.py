@@ -1,4 +1,4 @@
-"""Is a Python program told what to give where it gives something else? One error for each, never a fault of Python's own."""
+"""Do wrong arguments from Python give an error that says what is expected? One of capplan's errors, never a built-in one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plan is meant by short forms, files and mappings, and what is none?"""
+"""Which plan do short forms, files and mappings mean, and which inputs are refused?"""
 
 from __future__ import annotations
 

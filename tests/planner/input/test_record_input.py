@@ -1,4 +1,4 @@
-"""Does a file describe a value of this type? Tests with a small type of their own, and of every kind of file."""
+"""Does a file describe a value of a given type? Tests with a small type made for them, and with every kind of file."""
 
 from __future__ import annotations
 

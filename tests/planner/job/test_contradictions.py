@@ -1,4 +1,4 @@
-"""Is every pair of options that excludes each other refused, with both of them in the message?"""
+"""Is every pair of mutually exclusive options refused, with both options in the message?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `capplan init` write files that load, and does it check every answer as it is given?"""
+"""Does `capplan init` write valid job files, and check every answer as it is given?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the config.json of a model become the model of a job, or one error?"""
+"""Does a model's config.json become the model of a job, or give exactly one error?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do profiles over time and prices of contracts come from a job file as they are meant?"""
+"""Are hourly profiles and contract prices read from a job file as intended?"""
 
 from __future__ import annotations
 

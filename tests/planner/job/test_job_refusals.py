@@ -1,4 +1,4 @@
-"""Does any file that is no job become one error that says what to change?"""
+"""Does every file that is not a valid job give one error that says what to change?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the JSON Schemas fit what people write and what commands print?"""
+"""Do the JSON Schemas match the files that people write and the output of commands?"""
 
 from __future__ import annotations
 

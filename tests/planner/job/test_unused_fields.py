@@ -1,4 +1,4 @@
-"""Are exactly those fields of money, energy and carbon told as unused whose change changes nothing?"""
+"""Are the fields of money, energy and carbon reported as unused exactly those that have no effect?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are exactly those settings of the search told as unused whose change changes no design that is tried?"""
+"""Are the search settings reported as unused exactly those that affect no evaluated design?"""
 
 from __future__ import annotations
 

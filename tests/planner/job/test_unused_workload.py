@@ -1,4 +1,4 @@
-"""Are exactly those fields of a workload told as unused whose change changes no step and no memory?"""
+"""Are the workload fields reported as unused exactly those that affect neither step time nor memory?"""
 
 from __future__ import annotations
 

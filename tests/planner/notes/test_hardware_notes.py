@@ -1,4 +1,4 @@
-"""Is hardware of one's own told whose figures are in another unit, and no other?"""
+"""Do notes flag user-defined hardware whose figures seem to be in a wrong unit, and no other hardware?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a reader told where interleaving a pipeline makes its step longer, and why?"""
+"""Does a note say if interleaving lengthens the step of a pipeline, and why?"""
 
 from __future__ import annotations
 

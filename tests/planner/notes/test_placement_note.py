@@ -1,4 +1,4 @@
-"""Is a reader told which nodes to take where groups do not fill a link domain?"""
+"""Does a note say which nodes to use if groups do not fill a link domain?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does an answer that buys say what has to be paid up front, and not only the share that one run uses up?"""
+"""Does an answer with a purchase state the upfront payment, and not only the share that one run uses?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a reader told of servers that a design takes beside what its cost counts?"""
+"""Does a note name servers that a design needs but its cost does not include?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a reader told where a plan shards as few frameworks do?"""
+"""Does a note say if a plan uses sharding that few frameworks support?"""
 
 from __future__ import annotations
 

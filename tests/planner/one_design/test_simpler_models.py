@@ -1,4 +1,4 @@
-"""Are the nameplate product, MLCO2 and LLMCarbon what their equations say of the very design that was simulated?"""
+"""Do the nameplate product, MLCO2 and LLMCarbon match their equations for the simulated design?"""
 
 from __future__ import annotations
 

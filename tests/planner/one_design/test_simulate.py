@@ -1,4 +1,4 @@
-"""Does `capplan simulate` give one plan in full, and say exactly what a broken one breaks?"""
+"""Does `capplan simulate` show one plan in full, and name exactly the rules that an invalid plan violates?"""
 
 from __future__ import annotations
 

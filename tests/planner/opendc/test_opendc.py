@@ -1,4 +1,4 @@
-"""Does OpenDC get what capplan says of a run?"""
+"""Do exported OpenDC experiments contain what capplan computes for a run?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does capplan get what OpenDC's traces of failures and of carbon say?"""
+"""Does capplan read OpenDC's failure and carbon traces correctly?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sizes of a job are considered? Few of many, near every other one; and never one that no limit allows."""
+"""Which sizes of a job are considered? A few, close to all others, and never one that the limits exclude."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the answer say why each best is one, and what survives unsure inputs?"""
+"""Does the answer say why each best design is the best, and what holds under uncertain inputs?"""
 
 from __future__ import annotations
 

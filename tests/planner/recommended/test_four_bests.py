@@ -1,4 +1,4 @@
-"""Are the best designs of four objectives four designs, and does the report say why each was not taken?"""
+"""Are the best designs for four objectives four different ones, and does the report say why each was not recommended?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is every file of an answer whole, or not there?"""
+"""Is every file of an answer either complete or absent?"""
 
 from __future__ import annotations
 

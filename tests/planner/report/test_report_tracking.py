@@ -1,4 +1,4 @@
-"""Do a study, its folder and MLflow hold the figures of the report?"""
+"""Do a study, its folder and MLflow contain the figures of the report?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do reports say of answers and studies that other versions of capplan have written?"""
+"""How do reports treat answers and studies from other versions of capplan?"""
 
 from __future__ import annotations
 

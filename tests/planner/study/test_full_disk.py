@@ -1,4 +1,4 @@
-"""What happens to a study whose disk is full, or whose folder may only be read? One clear error, and nothing is lost."""
+"""What happens to a study on a full disk or in a read-only folder? One clear error, and nothing is lost."""
 
 from __future__ import annotations
 

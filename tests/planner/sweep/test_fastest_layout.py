@@ -1,4 +1,4 @@
-"""Is the fastest layout of a size what simulating all of them says, one size at a time or several at once?"""
+"""Is the fastest layout of a size the one found by simulating all layouts, one size at a time or several at once?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what there is one of told as one? Nouns of counts in answers, by hand."""
+"""Are counted nouns in answers singular for one thing? Checked against examples written by hand."""
 
 from __future__ import annotations
 

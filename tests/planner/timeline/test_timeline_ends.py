@@ -1,4 +1,4 @@
-"""Does the timeline of a step end when its answer says, and is one that is too large refused before it is played?"""
+"""Does a step's timeline end when its answer says, and is a timeline that is too large refused before it is simulated?"""
 
 from __future__ import annotations
 

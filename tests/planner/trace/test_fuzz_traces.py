@@ -1,4 +1,4 @@
-"""Does the fuzzing of trace readers begin with files that are read, and break them as it says?"""
+"""Does the fuzzer of trace readers start from readable files, and damage them as it claims?"""
 
 from __future__ import annotations
 

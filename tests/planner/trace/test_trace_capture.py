@@ -1,4 +1,4 @@
-"""Does `capplan trace capture` run a script as Python would, see its step, and say what was wrong where it does not?"""
+"""Does `capplan trace capture` run a script as Python would, trace its step, and otherwise say what was wrong?"""
 
 from __future__ import annotations
 

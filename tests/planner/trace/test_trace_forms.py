@@ -1,4 +1,4 @@
-"""Does `capplan trace` export, convert and play the traces of other simulators?"""
+"""Does `capplan trace` export, convert and replay the traces of other simulators?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are numbers that are none refused by every option that takes a range of them?"""
+"""Does every option with a range of numbers refuse "nan" and infinity?"""
 
 from __future__ import annotations
 

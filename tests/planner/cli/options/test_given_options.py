@@ -1,4 +1,4 @@
-"""Is an option that a command would not read refused when it is typed, even with its default, and only then?"""
+"""Does a command refuse a typed option that would have no effect, even with its default value, and only if it is typed?"""
 
 from __future__ import annotations
 

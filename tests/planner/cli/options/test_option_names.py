@@ -1,4 +1,4 @@
-"""Do refusals name what was given: arguments to Python callers, options to somebody at a terminal?"""
+"""Do error messages use the caller's names: arguments for Python callers, options at a terminal?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the signals of schedulers and closed terminals end commands as Ctrl-C does? Code 130, what is kept, and a word of it."""
+"""Do signals of schedulers and closed terminals end commands like Ctrl-C? Exit code 130, kept results, and a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the progress line keep its figures whole on a narrow terminal?"""
+"""Does the progress line show its figures in full on a narrow terminal?"""
 
 from __future__ import annotations
 
