@@ -163,9 +163,9 @@ class _Made:
     def of(cls, rank: Rank, chunks: Chunks) -> Self:
         parts = ModelParts.of(rank, chunks)
         weights = StepWeights.of(rank.workload, rank.plans, chunks)
-        layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
         cards = _on_cards(rank, parts) if uses_cards(rank) else None
         parts = with_sends_beside(rank, parts, cards)
+        layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
         cards_s = _per_chunk(parts, cards.carried_s) if cards else None
         is_by_parts = bool(np.any(rank.plans.zero_stage >= FIRST_BY_PARTS))
         by_parts = ReplicaTraffic.of(rank, parts.weights) if is_by_parts else None

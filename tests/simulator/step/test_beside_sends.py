@@ -7,6 +7,7 @@ import pytest
 
 from simulator.layout.chunks import split_layers
 from simulator.machine.rank import Rank
+from simulator.simulate import simulate
 from simulator.step.beside_sends import with_sends_beside
 from simulator.step.card_time import last_sends_wait_s, parts_card_s
 from simulator.step.link_waits import by_way, half_cards, on_link
@@ -34,3 +35,14 @@ def test_exchanges_wait_for_sends_where_the_stage_goes_on() -> None:
 def test_the_last_sends_have_half_of_the_cards_while_gradients_of_their_chunks_are_there() -> None:
     gradients_s = np.array([[0.3, 0.2, 0.2, 0.004]])
     assert last_sends_wait_s(gradients_s, np.array([0.01])) == pytest.approx(0.01 + 0.01 + 0.004)
+
+
+def test_passes_that_wait_for_sends_lengthen_the_step_by_what_the_breakdown_says() -> None:
+    experts = training("qwen3-30b-a3b", sequence_length=2048, global_batch_size=256)
+    for workload, plan in (
+        (experts, plan_of(pipeline=4, virtual=4, expert=16, data=32)),
+        (training("llama-3.1-70b", global_batch_size=16), plan_of(tensor=16, pipeline=4, virtual=5, data=2)),
+    ):
+        columns = simulate(job_of(workload), table_of(plan)).steps.columns()
+        step_s = columns.pop("step_time_s")
+        assert sum(columns.values()) == pytest.approx(step_s, rel=1e-12)
