@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from numba import get_num_threads
-
 from constraints.limits import ExcessTable, check_limits
 from objectives.scores import ScoreTable, score
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 from simulator.simulate import LEAST_DESIGNS_PER_THREAD, Outcomes, simulate
 from simulator.table import Booleans, Floats, TableGroup
-from simulator.threads import on_threads
+from simulator.threads import num_parts, on_threads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,19 +43,24 @@ def judge(job: Job, plans: PlanTable, outcomes: Outcomes) -> Evaluation:
 
     Large batches are shared among as many threads as Numba may use; the result does not depend on their number.
     """
-
-    def judged(rows: slice) -> tuple[ScoreTable, ExcessTable]:
-        some, their = plans.take(rows), outcomes.take(rows)
-        scores = score(job, some, their)
-        return scores, check_limits(job, some, their, scores)
-
-    num_parts = max(1, min(get_num_threads(), len(plans) // LEAST_DESIGNS_PER_THREAD))
-    edges = [part * len(plans) // num_parts for part in range(num_parts + 1)]
-    parts = on_threads(judged, [slice(*ends) for ends in pairwise(edges)])
-    scores, excess = zip(*parts, strict=True)
+    num_threads = num_parts(len(plans), LEAST_DESIGNS_PER_THREAD)
+    if num_threads < 2:
+        scores, excess = _judged(job, plans, outcomes)
+        return Evaluation(plans=plans, outcomes=outcomes, scores=scores, excess=excess)
+    edges = [part * len(plans) // num_threads for part in range(num_threads + 1)]
+    parts = on_threads(
+        lambda rows: _judged(job, plans.take(rows), outcomes.take(rows)),
+        [slice(*ends) for ends in pairwise(edges)],
+    )
+    all_scores, all_excess = zip(*parts, strict=True)
     return Evaluation(
         plans=plans,
         outcomes=outcomes,
-        scores=ScoreTable.concatenate(scores),
-        excess=ExcessTable.concatenate(excess),
+        scores=ScoreTable.concatenate(all_scores),
+        excess=ExcessTable.concatenate(all_excess),
     )
+
+
+def _judged(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[ScoreTable, ExcessTable]:
+    scores = score(job, plans, outcomes)
+    return scores, check_limits(job, plans, outcomes, scores)

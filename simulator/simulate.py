@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import get_num_threads
 from numpy.typing import NDArray
 
 from simulator.checkpoints.schemes import CheckpointTable, checkpoint_costs
@@ -29,7 +28,7 @@ from simulator.run.stragglers import expected_straggler_slowdown
 from simulator.run.wall_time import RunTable, expected_run, replicate_runs
 from simulator.step.step import StepTable, simulate_step
 from simulator.table import Floats, Table, TableGroup
-from simulator.threads import on_threads
+from simulator.threads import num_parts, on_threads
 from simulator.work_parts import equal_parts
 
 LAYOUTS_PER_BLOCK = 4096
@@ -96,8 +95,8 @@ def simulate(job: Job, plans: PlanTable) -> Outcomes:
 
     Large batches are shared among as many threads as Numba may use; the results do not depend on the number of threads.
     """
-    num_parts = min(get_num_threads(), len(plans) // LEAST_DESIGNS_PER_THREAD)
-    parts = equal_parts(job, plans, num_parts) if num_parts > 1 else []
+    num_threads = num_parts(len(plans), LEAST_DESIGNS_PER_THREAD)
+    parts = equal_parts(job, plans, num_threads) if num_threads > 1 else []
     if len(parts) < 2:
         return _simulate(job, plans)
     outcomes = on_threads(lambda rows: _simulate(job, plans.take(rows)), parts)

@@ -17,6 +17,11 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def num_parts(num_items: int, least: int) -> int:
+    """Returns in how many parts items are shared among threads: each gets at least so many, and few items stay together."""
+    return max(1, min(get_num_threads(), num_items // least))
+
+
 def on_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Returns the results of a function for each item, on as many threads as Numba may use; kernels in it get one thread each.
 

@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from typing import Unpack
 
 import numpy as np
-from numba import get_num_threads
 
 from simulator.errors import InputError, Problem
 from simulator.run.columns import FOREVER_S, BackPressure, Interruption, RunColumns, Runs
@@ -45,7 +44,7 @@ from simulator.run.state import RunResults, designs_of
 from simulator.run.way_back import WayBack
 from simulator.run.weibull import memory_factor
 from simulator.table import Floats, Table
-from simulator.threads import on_threads
+from simulator.threads import num_parts, on_threads
 
 MAX_SAVES = 1e8
 """Limit on the saves of one replication, which take some seconds to play; there is no limit with one save at a time."""
@@ -249,7 +248,7 @@ def _play(runs: Runs, work_s: Floats, results: RunResults, seed: int) -> None:
         return
     designs = designs_of(runs)
     work_s = np.where(runs.is_unknown[:, None], 0.0, work_s)
-    num_blocks = max(1, min(work_s.shape[1], get_num_threads(), work_s.size // RUNS_PER_THREAD))
+    num_blocks = max(1, min(work_s.shape[1], num_parts(work_s.size, RUNS_PER_THREAD)))
     on_threads(
         lambda block: play_run_block(designs, work_s, results, seed, block, num_blocks), range(num_blocks)
     )

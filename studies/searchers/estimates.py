@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import final
 
 import numpy as np
-from numba import get_num_threads
 from numpy.typing import NDArray
 
 from constraints.bounds import BoundTable
@@ -20,7 +19,7 @@ from simulator.compiled import compiled
 from simulator.domain.job import Job, Objective
 from simulator.domain.plan import PlanTable
 from simulator.table import Booleans, Floats
-from simulator.threads import on_threads
+from simulator.threads import num_parts, on_threads
 from simulator.units import DAY
 from studies.algorithm import Results
 from studies.designs.knobs import Knobs
@@ -178,7 +177,7 @@ class Estimator:
 
 def _shared(rows: _Rows) -> list[_Rows]:
     """Rows, split into as many parts as there are threads; few rows stay in one part."""
-    return np.array_split(rows, min(get_num_threads(), max(1, len(rows) // LEAST_ROWS_PER_THREAD)))
+    return np.array_split(rows, num_parts(len(rows), LEAST_ROWS_PER_THREAD))
 
 
 @compiled

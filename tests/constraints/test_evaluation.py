@@ -29,13 +29,13 @@ def test_the_number_of_threads_changes_no_byte_of_scores_and_excesses(
         return on_threads(function, items)
 
     monkeypatch.setattr(module, "on_threads", watched)
-    monkeypatch.setattr(module, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 1)
     alone = judge(JOB, plans, outcomes)
+    assert shared == []
     monkeypatch.setattr(module, "LEAST_DESIGNS_PER_THREAD", len(plans) // 3)
-    for owner in (module, threads):
-        monkeypatch.setattr(owner, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(threads, "get_num_threads", lambda: 3)
     together = judge(JOB, plans, outcomes)
-    assert shared == [1, 3]
+    assert shared == [3]
     assert len(alone) == len(together) > 100
     for part in ("scores", "excess"):
         for name, column in getattr(alone, part).columns().items():

@@ -82,10 +82,9 @@ def test_the_number_of_threads_changes_no_byte(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(module, "LEAST_DESIGNS_PER_THREAD", 1000)
     monkeypatch.setattr(module, "on_threads", watched)
-    monkeypatch.setattr(module, "get_num_threads", lambda: 2)
     monkeypatch.setattr(threads_module, "get_num_threads", lambda: 2)
     together = simulate(JOB, plans)
-    monkeypatch.setattr(module, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(threads_module, "get_num_threads", lambda: 1)
     try:
         set_num_threads(1)
         alone = simulate(JOB, plans)

@@ -211,8 +211,7 @@ class TestReplications:
         single = simulate_runs(num_replications=9, seed=1, **columns())
         monkeypatch.setattr(events, "RUNS_PER_THREAD", 1)
         monkeypatch.setattr(events, "on_threads", watched)
-        for module in (events, threads):
-            monkeypatch.setattr(module, "get_num_threads", lambda: 2)
+        monkeypatch.setattr(threads, "get_num_threads", lambda: 2)
         several = simulate_runs(num_replications=9, seed=1, **columns())
         assert shared == [2]
         assert several.wall_s.tobytes() == single.wall_s.tobytes()
