@@ -39,7 +39,7 @@ def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | Non
     estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in MEASURED_FAMILIES]
     if estimated:
         notes.append(
-            f"No kernel measurements are known for {', '.join(estimated)}; its efficiencies are scaled from Hopper."
+            f"No kernel measurements are known for {', '.join(estimated)}; efficiencies are scaled from Hopper."
         )
     return notes
 
