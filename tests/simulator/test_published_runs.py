@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import date
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from simulator.accuracy.published_runs import network_error, step_time_error
 from simulator.domain.hardware import Precision
 from simulator.errors import InputError
 
+README = Path(__file__).parents[2] / "README.md"
 WORSE_BY = 0.01
 """One percentage point: less comes with any change of a formula that does not concern the rows."""
 
@@ -246,6 +249,34 @@ class TestAccuracy:
         unknown = step_time_error("tpu-v5p", "bf16")
         assert not unknown.is_measured
         assert unknown.mean_absolute_error_fraction == max(a.mean_absolute_error_fraction for a in known)
+
+
+class TestProse:
+    @pytest.mark.parametrize(
+        ("page", "words", "table", "line", "column"),
+        [
+            (README, r"([\d.]+) % on models held out", "held-out", "all training runs", 3),
+            (README, r"([\d.]+) % on held-out sources", "held-out", "all training runs", 4),
+            (README, r"with (\d+) published configurations", "verdicts", "all", 1),
+            (README, r"over (\d+) published configurations", "untold-layouts", "all", 1),
+            (README, r"simulated as ([\d.]+) % slower", "untold-layouts", "all", 7),
+            (
+                REPORT_FILE,
+                r"error of the steps is ([\d.]+) % without their layout",
+                "untold-layouts",
+                "all",
+                3,
+            ),
+            (REPORT_FILE, r"without their layout and ([\d.]+) % with it", "untold-layouts", "all", 2),
+            (REPORT_FILE, r"measured ([\d.]+) % slower than the best", "regret", "all", 3),
+            (REPORT_FILE, r"fastest is on average ([\d.]+) % slower", "regret", "all", 3),
+        ],
+    )
+    def test_sentences_quote_the_tables(
+        self, page: Path, words: str, table: str, line: str, column: int
+    ) -> None:
+        told = re.findall(words, " ".join(page.read_text(encoding="utf-8").split()))
+        assert [float(figure) for figure in told] == [percent(recorded_lines(table)[line][column])]
 
 
 class TestReport:
