@@ -1,0 +1,76 @@
+"""Are degrees and batches read from notes, where no column says them?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.measured.cells.file import Cells
+from planner.measured.layout.noted_degrees import with_noted_degrees
+from tests.planner.measured_rows import LLAMA_8B, simulated_row
+
+LENGTH = 4096
+
+
+def found(notes: str, **numbers: float) -> dict[str, float]:
+    """What notes add to a row of 512 accelerators."""
+    given = {"n_gpus": 512.0, "seq_len": float(LENGTH), **numbers}
+    cells = with_noted_degrees(Cells(line=2, text={"notes": notes}, numbers=given))
+    return {name: value for name, value in cells.numbers.items() if name not in given}
+
+
+@pytest.mark.parametrize(
+    ("notes", "degrees"),
+    [
+        ("TP=8, PP=4, DP=16", {"tp": 8, "pp": 4, "dp": 16}),
+        ("TP8PP4VPP5CP2", {"tp": 8, "pp": 4, "cp": 2}),
+        ("layout tp2xcp2xdp4", {"tp": 2, "cp": 2, "dp": 4}),
+        ("TP/PP/EP = 1/8/64", {"tp": 1, "pp": 8, "ep": 64}),
+        ("(TP, PP) = (8, 4)", {"tp": 8, "pp": 4}),
+        ("8-way tensor parallel, 4 pipeline stages", {"tp": 8, "pp": 4}),
+        ("tensor-parallel size 4; pipeline_parallel_size=2", {"tp": 4, "pp": 2}),
+        ("GBS 1,024, MBS 2", {"global_batch": 1024, "micro_batch": 2}),
+        ("global batch of 4M tokens", {"global_batch": 4 * 2**20 / LENGTH}),
+    ],
+)
+def test_they_are(notes: str, degrees: dict[str, int]) -> None:
+    assert found(notes) == degrees
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        "PP 1F1B, micro-batch 1F1B",
+        "vpp=4, ETP 2, DeepEP 1.2, HSDP 8, FSDP 16",
+        "no TP; TP8 was 5% slower",
+        "TP overlap 50%, async-TP, 8 GPUs",
+    ],
+)
+def test_other_numbers_are_not(notes: str) -> None:
+    assert found(notes) == {}
+
+
+def test_columns_take_precedence() -> None:
+    assert found("TP 4, PP 2", tp=8.0) == {"pp": 2}
+
+
+@pytest.mark.parametrize("notes", ["TP4 or TP8", "TP 3"])
+def test_what_is_not_clear_is_remarked(notes: str) -> None:
+    cells = with_noted_degrees(Cells(line=2, text={"notes": notes}, numbers={"n_gpus": 512.0}))
+    assert "tp" not in cells.numbers
+    ((column, meaning),) = cells.remarks
+    assert (column, meaning.endswith("not read")) == ("tp", True)
+
+
+def test_a_row_with_its_layout_in_notes_is_simulated_with_it(tmp_path: Path) -> None:
+    cells = {name: value for name, value in LLAMA_8B.items() if name not in ("tp", "pp")}
+    row = simulated_row(tmp_path, {**cells, "n_gpus": 16, "notes": "TP4, CP2, PP1"})
+    degrees = (
+        row["tensor_parallel"],
+        row["pipeline_parallel"],
+        row["context_parallel"],
+        row["data_parallel"],
+    )
+    assert degrees == ("4", "1", "2", "2")
+    assert "tp = '': 4, as the notes say" in row["remarks"].splitlines()
