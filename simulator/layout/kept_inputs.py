@@ -61,8 +61,12 @@ def keeps_input(workload: Workload, product: AdaptedProduct) -> float:
 
 
 def copies_what_is_there(workload: Workload, plans: PlanTable) -> Booleans:
-    """Whether 8-bit scales come from earlier steps: products then keep their own copy of what exists in 16 bits."""
-    return np.asarray((plans.precision == Precision.FP8.code) & (workload.fp8_recipe == "delayed"))
+    """Whether 8-bit scales come from earlier steps: products then keep their own copy of what exists in 16 bits.
+
+    Adapters read what exists.
+    """
+    is_delayed = (plans.precision == Precision.FP8.code) & (workload.fp8_recipe == "delayed")
+    return np.asarray(is_delayed & (workload.lora is None))
 
 
 def norm_output_bytes(

@@ -97,8 +97,9 @@ class TestMemory:
         routed = 2 * 4096 * (2 * 2 * 14_336 + 4096)
         assert of_experts - of_dense == pytest.approx(routed - 2 * 4096 * 2 * 14_336)
 
-    def test_what_only_adapters_need_again_is_kept_in_16_bits(self) -> None:
-        every = adapted(lora=Lora(rank=16))
+    @pytest.mark.parametrize("recipe", ["tensorwise", "delayed", "blockwise"])
+    def test_what_only_adapters_need_again_is_kept_once_and_in_16_bits(self, recipe: str) -> None:
+        every = adapted(FULL.model_copy(update={"fp8_recipe": recipe}), Lora(rank=16))
         eight, sixteen = (
             memory_of(every, plan_of(data=8, precision=each)) for each in (Precision.FP8, Precision.BF16)
         )
