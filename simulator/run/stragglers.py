@@ -17,7 +17,6 @@ import numpy as np
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 from simulator.domain.straggler_causes import StragglerPrior
-from simulator.layout.micro_batches import num_micro_batches
 from simulator.machine.offer_table import OfferTable
 from simulator.machine.training import training_constants
 from simulator.step.step import StepTable
@@ -77,4 +76,4 @@ def least_slowdown(job: Job, plans: PlanTable) -> Floats:
 
 def _designs(job: Job, plans: PlanTable, steps: StepTable) -> StragglerDesigns:
     gpus_per_node = OfferTable.from_job(job).gpus_per_node[plans.offer]
-    return StragglerDesigns.of(plans, steps, num_micro_batches(job.workload, plans), gpus_per_node)
+    return StragglerDesigns.of(job.workload, plans, steps, gpus_per_node)

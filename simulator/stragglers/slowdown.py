@@ -26,8 +26,11 @@ from typing import Any, Self, assert_never
 import numpy as np
 from scipy.special import bdtr, pdtrik
 
-from simulator.domain.plan import PlanTable, Recompute, interleaved_groups, splits_backward
+from simulator.domain.plan import PlanTable, interleaved_groups, splits_backward
 from simulator.domain.straggler_causes import StragglerModel, StragglerPrior, Stragglers
+from simulator.domain.workload import Workload
+from simulator.layout.forward_share import forward_share
+from simulator.layout.micro_batches import num_micro_batches
 from simulator.order_statistics import (
     drawn_maximum,
     expected_maximum,
@@ -39,10 +42,6 @@ from simulator.stragglers.pipeline import MicroBatchNoise, NoiseKind, Pipelines,
 from simulator.table import Floats, Integers, Table, total
 from simulator.units import DAY
 
-FORWARD_FRACTION = 1.0 / 3.0
-"""Share of the forward in a cycle: a backward computes two products for each one of the forward."""
-FORWARD_FRACTION_RECOMPUTED = 1.0 / 4.0
-"""Share of the forward in a cycle if the backward recomputes the whole forward."""
 _FEWEST_HITS = 1e-9
 """Probability below which further pauses of a replica are ignored."""
 _SMALLEST_UNIFORM = 2.0**-53
@@ -82,17 +81,15 @@ class StragglerDesigns(Table):
 
     @classmethod
     def of(
-        cls, plans: PlanTable, steps: StepTable, num_micro_batches: Integers, gpus_per_node: Integers | int
+        cls, workload: Workload, plans: PlanTable, steps: StepTable, gpus_per_node: Integers | int
     ) -> Self:
         """Returns these properties of simulated steps.
 
         The slowest stage follows from the time of the pipeline: with c the mean cycle, that is p c / v + (m - 1/v) c_max; if
         backwards are split, the fill of `simulator.stragglers.pipeline` plus m c_max.
         """
-        m, p, v = num_micro_batches, plans.pipeline_parallel, plans.virtual_pipeline
-        forward = np.where(
-            plans.recompute == Recompute.FULL.code, FORWARD_FRACTION_RECOMPUTED, FORWARD_FRACTION
-        )
+        m, p, v = num_micro_batches(workload, plans), plans.pipeline_parallel, plans.virtual_pipeline
+        forward = forward_share(workload, plans)
         traffic_s = steps.tensor_comm_s + steps.expert_comm_s + steps.shard_comm_s + steps.pipeline_send_s
         busy_s = steps.compute_s + traffic_s + steps.host_copy_s
         cycles = (busy_s + steps.pipeline_bubble_s) / (busy_s / m)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,13 +11,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.special import ndtr, ndtri
 
+from simulator.domain.lora import Lora
+from simulator.domain.plan import Recompute
 from simulator.domain.reliability import Reliability
 from simulator.domain.straggler_causes import STRAGGLER_PRESETS, StragglerPreset, StragglerPrior, Stragglers
 from simulator.layout.chunks import split_layers
-from simulator.layout.micro_batches import num_micro_batches
 from simulator.machine.rank import Rank
 from simulator.order_statistics import drawn_maximum, expected_maximum, lognormal_factor
-from simulator.step.step import simulate_step
+from simulator.step.step import simulate_step, step_parts
 from simulator.stragglers.noise import draw_micro_batches, sequence_quantiles
 from simulator.stragglers.slowdown import (
     StragglerDesigns,
@@ -245,8 +248,7 @@ def test_simulated_steps_bring_what_stragglers_need() -> None:
     plans = table_of(plan_of(tensor=8, pipeline=4, data=16), plan_of(tensor=8, data=16))
     rank = Rank.of(job, plans)
     steps = simulate_step(rank, split_layers(job.workload.model, plans))
-    counts = num_micro_batches(job.workload, plans)
-    designs = StragglerDesigns.of(plans, steps, counts, 8)
+    designs = StragglerDesigns.of(job.workload, plans, steps, 8)
     assert designs.num_ranks.tolist() == [512, 128]
     assert designs.num_micro_batches.tolist() == [16, 16]
     # The last stage computes the logits: 8,192 x 128,256 weights against 20 layers of 856 million.
@@ -259,6 +261,23 @@ def test_simulated_steps_bring_what_stragglers_need() -> None:
     untuned = expected_slowdown(Stragglers(stage_imbalance=1.25), designs)
     assert 1.10 < untuned[0] < 1.25
     assert untuned[1] == 1.0
+
+
+def test_the_forward_has_its_share_of_a_cycle_whatever_the_backward_computes() -> None:
+    """Shares of the chunks' own times, which traffic and the output layer move by a few points."""
+    layouts: tuple[dict[str, Any], ...] = (
+        {},
+        {"recompute": Recompute.FULL},
+        {"recompute": Recompute.FULL, "recompute_num_layers": 10},
+    )
+    plans = table_of(*(plan_of(tensor=8, pipeline=4, data=4, **layout) for layout in layouts))
+    full = training("llama-3.1-70b")
+    for workload in (full, full.model_copy(update={"lora": Lora(rank=16)})):
+        rank, layers = Rank.of(job_of(workload), plans), split_layers(workload.model, plans)
+        pipeline = step_parts(rank, layers).pipeline
+        forward_s, backward_s = (pipeline[f"chunk_{name}_s"].sum(axis=1) for name in ("forward", "backward"))
+        designs = StragglerDesigns.of(workload, plans, simulate_step(rank, layers), 8)
+        assert designs.forward_fraction == pytest.approx(forward_s / (forward_s + backward_s), abs=0.05)
 
 
 @pytest.mark.parametrize(
