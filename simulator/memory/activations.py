@@ -76,8 +76,8 @@ def stage_activations(
         if workload.frees_stage_inputs:
             kept = kept - np.minimum(1.0, chunks.num_layers) * freed[:, None]
         held = in_flight * held_ratio(plans, num_micro_batches(workload, plans), kept, stage)
+        layers = chunks.on_stage(kept, stage)
         if needed is not None:
-            layers = chunks.on_stage(kept, stage)
             at_work = np.max(np.where(chunks.stages == stage[..., None], needed, 0.0), axis=-1)
     at_work = np.maximum(at_work, module_work)
     return Activations(
