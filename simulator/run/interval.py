@@ -15,6 +15,11 @@ from simulator.run.shares import Shares
 from simulator.run.way_back import WayBack
 from simulator.table import Floats
 
+LONGEST_LINE = 0.1
+"""Time between durable saves, in up-times between interruptions that need one, from which intervals are tried."""
+_TRIED_OCTAVES = (-3, -2, -1, 1, 2, 3, 4, 5)
+"""Intervals that are tried then: the one found without trial times these powers of two."""
+
 
 def optimal_interval_s(
     *,
@@ -31,8 +36,9 @@ def optimal_interval_s(
 
     It is never below `minimum_interval_s`, nor so short that saves queue for slots; where a save costs nothing, the answer is
     this lower bound. The equations are in `simulator.run.renewal.best_interval_s`. The mean up-time there is that between
-    interruptions that go back to a save, where one that goes back to the durable level counts `durable_every` times. Up-times
-    are treated as memoryless.
+    interruptions that go back to a save, where one that goes back to the durable level counts `durable_every` times. Where
+    durable saves are far apart, other intervals are tried with the expected up-time of long runs. Up-times are treated as
+    memoryless.
 
     Raises:
         InputError: as `expected_ledger`.
@@ -56,7 +62,12 @@ def optimal_interval_s(
         shares = Shares.of(runs, WayBack.with_spares(runs))
         low_s = _shortest_s(runs)
         best_s = _best_s(replace(runs, mtbf_s=_mean_between_roll_backs_s(runs, shares)), low_s)
-        return _fit_to_writing(runs, shares, best_s, low_s)
+        # What a roll-back to the durable level loses is in proportion to the interval while it is short.
+        apart_s = np.maximum(runs.durable_every * best_s, runs.stall_s + runs.durable_commit_s)
+        rows = np.flatnonzero(apart_s * shares.durable > LONGEST_LINE * runs.mtbf_s)
+        if len(rows):
+            best_s[rows] = _by_trial(runs.take(rows), shares.take(rows), best_s[rows], low_s[rows])
+        return best_s
 
 
 def _shortest_s(runs: Runs) -> Floats:
@@ -79,24 +90,33 @@ def _best_s(runs: Runs, low_s: Floats) -> Floats:
     return np.where(_up_time_per_work(runs, short_s) < _up_time_per_work(runs, long_s), short_s, long_s)
 
 
-def _fit_to_writing(runs: Runs, shares: Shares, best_s: Floats, low_s: Floats) -> Floats:
-    """Returns the best interval where saves wait for the durable level, so that only few are written there, `(n,)`.
+def _by_trial(runs: Runs, shares: Shares, best_s: Floats, low_s: Floats) -> Floats:
+    """Returns the best of the intervals around one that assumes a loss in proportion to the interval, `(n,)`.
 
-    It then pays to fit a whole number of saves into one write: the one above or below the best.
+    Where saves wait for the durable level, it pays to fit a whole number of them into one write: the one above or below.
     """
+    found = best_s, _up_time_of_long_run(runs, shares, best_s)
+    for octave in _TRIED_OCTAVES:
+        found = _better(runs, shares, np.maximum(low_s, 2.0**octave * best_s), found)
+    # Goodput is flat at its maximum.
+    for between_s in (np.sqrt(0.5) * found[0], np.sqrt(2.0) * found[0]):
+        found = _better(runs, shares, np.maximum(low_s, between_s), found)
     writing_s = runs.stall_s + runs.durable_commit_s
     cost_s = runs.stall_s + runs.tax_share * runs.commit_s
-    num_saves = np.ceil(writing_s / (best_s + cost_s))
-    is_late = (shares.durable > 0.0) & (num_saves > runs.durable_every)
-    if not np.any(is_late):
-        return best_s
-    found_s, least = best_s, _up_time_of_long_run(runs, shares, best_s)
+    num_saves = np.ceil(writing_s / (found[0] + cost_s))
     for number in (num_saves, num_saves - 1.0):
         tried_s = np.maximum(low_s, writing_s / np.maximum(1.0, number) - cost_s)
-        up_time = _up_time_of_long_run(runs, shares, tried_s)
-        is_better = is_late & (up_time < least)
-        found_s, least = np.where(is_better, tried_s, found_s), np.where(is_better, up_time, least)
-    return found_s
+        found = _better(runs, shares, tried_s, found)
+    return found[0]
+
+
+def _better(
+    runs: Runs, shares: Shares, tried_s: Floats, found: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """Returns the better of two intervals and its up-time, `(n,)` each."""
+    up_time_s = _up_time_of_long_run(runs, shares, tried_s)
+    is_better = up_time_s < found[1]
+    return np.where(is_better, tried_s, found[0]), np.where(is_better, up_time_s, found[1])
 
 
 def _mean_between_roll_backs_s(runs: Runs, shares: Shares) -> Floats:
