@@ -60,12 +60,13 @@ def two_levels(draw: Draw, *, longest: float = 0.5, work: tuple[float, float] = 
     """Runs with two levels of saves, up to so many up-times apart, and so much work in up-times."""
     mtbf_s = draw.log(600, 1e6)
     interval_s = mtbf_s * draw.log(0.003, longest)
+    commit_s = interval_s * draw.often(draw.log(1e-3, 1.0), 0.0)
     return {
         "work_s": mtbf_s * draw.log(*work),
         "mtbf_s": mtbf_s,
         "interval_s": interval_s,
         "stall_s": interval_s * draw.often(draw.log(1e-4, 0.3), 0.0),
-        "commit_s": interval_s * draw.often(draw.log(1e-3, 1.0), 0.0),
+        "commit_s": commit_s,
         "tax_fraction": draw.often(draw.log(1e-3, 0.3), 0.0),
         "slots": np.ones(draw.num),
         "policy": np.zeros(draw.num),
@@ -73,7 +74,7 @@ def two_levels(draw: Draw, *, longest: float = 0.5, work: tuple[float, float] = 
         "kind_share": draw.shares(draw.often(draw.luck.uniform(0.0, 0.5, draw.num), 0.0)),
         "kind_fast_survival": draw.survival(draw.often(draw.luck.random(draw.num), 1.0)),
         "durable_every": draw.luck.integers(1, 20, draw.num).astype(float),
-        "durable_commit_s": interval_s * draw.log(1e-3, 3.0),
+        "durable_commit_s": np.maximum(commit_s, interval_s * draw.log(1e-3, 3.0)),
     }
 
 

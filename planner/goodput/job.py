@@ -252,6 +252,10 @@ def _with_numbers(columns: RunColumns, plans: PlanTable, given: Mapping[str, obj
         number = BackPressure[str(value).upper()] if name == "policy" else value
         kept = np.broadcast_to(np.asarray(changed[name], dtype=np.float64), len(plans))
         changed[name] = np.where(is_own | (name in OF_THE_RUN), np.asarray(number, dtype=np.float64), kept)
+    # Saves are written to the durable level from the fast one, and later by as much as they commit later there.
+    durable_s, commit_s = np.asarray(columns["durable_commit_s"]), np.asarray(columns["commit_s"])
+    late_s = np.subtract(durable_s, commit_s, out=np.zeros(len(plans)), where=durable_s > commit_s)
+    changed["durable_commit_s"] = np.asarray(changed["commit_s"]) + late_s
     if "restart_s" in given:
         # The number stands for the whole way back, whatever stopped the run.
         every_kind_s = np.repeat(np.asarray(changed["restart_s"])[:, None], NUM_KINDS, axis=1)

@@ -38,7 +38,7 @@ class Interruption(IntEnum):
     DOMAIN_FAULT = 2
     """Several nodes fail at once, such as those of a rack or behind a switch."""
     PLANNED = 3
-    """Announced: a run that uses saves at all saves first, and loses no work."""
+    """Announced: a run that uses saves saves first, and loses no work. The expected run assumes that this save commits."""
 
 
 NUM_KINDS = len(Interruption)
@@ -114,8 +114,8 @@ class RunOptions(TypedDict, total=False):
     durable_every: npt.ArrayLike
     """One save in this many is also written to the durable level, >= 1. Default 1."""
     durable_commit_s: npt.ArrayLike
-    """From the end of that save's stall until it is durable. One is written at a time, and the first save after it follows; a
-    fast level that survives an interruption continues writing. Default `commit_s`."""
+    """From the end of that save's stall until it is durable, >= `commit_s`. One is written at a time, and the first save after
+    it follows; a fast level that survives an interruption continues writing. Default `commit_s`."""
     fast_load_s: npt.ArrayLike
     """Loading a save of the fast level. Default 0."""
     durable_load_s: npt.ArrayLike
@@ -312,7 +312,17 @@ def _shape_problems(given: Mapping[str, Floats]) -> list[Problem]:
         if len(column) not in {1, rows} or column.shape[1:] != ((NUM_KINDS,) if is_wide else ()):
             rule = f"must {shape} or have {rows} rows" + (" of 4" if is_wide else "")
             problems.append(Problem(path=name, value=f"shape {column.shape}", rule=rule))
-    return problems + ([] if problems else _share_problems(given["kind_share"]))
+    return problems or _share_problems(given["kind_share"]) + _level_problems(given)
+
+
+def _level_problems(given: Mapping[str, Floats]) -> list[Problem]:
+    """Returns a problem if a save is durable before it commits to the fast level, from which it is written."""
+    if "durable_commit_s" not in given:
+        return []
+    durable_s, commit_s = np.broadcast_arrays(given["durable_commit_s"], given["commit_s"])
+    is_wrong = durable_s < commit_s
+    rule = f"must be at least commit_s ({commit_s[is_wrong][0]:g})" if is_wrong.any() else ""
+    return [Problem(path="durable_commit_s", value=f"{durable_s[is_wrong][0]:g}", rule=rule)] if rule else []
 
 
 def _share_problems(kind_share: Floats) -> list[Problem]:

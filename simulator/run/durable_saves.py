@@ -26,7 +26,7 @@ import numpy as np
 from scipy.special import gammainc
 
 from simulator.run.columns import Runs
-from simulator.run.next_save import Clock, NextSaves, Rates, written_share
+from simulator.run.next_save import Clock, NextSaves, Rates
 from simulator.table import Floats, Table
 
 _NUM_STEPS = 32
@@ -59,7 +59,7 @@ class DurableSaves(Table):
         """Returns the durable saves that come every `num_apart` saves, k."""
         first, later = saves.first, saves.later
         ahead_s = runs.durable_commit_s
-        share = written_share(runs, rates, saves, num_apart)
+        share = np.exp(-rates.durable * (ahead_s - runs.commit_s))
         return cls(
             failures_per_s=rates.durable,
             ahead_s=ahead_s,

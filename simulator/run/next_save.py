@@ -107,29 +107,6 @@ class NextSaves(TableGroup):
         )
 
 
-def written_share(runs: Runs, rates: Rates, saves: NextSaves, num_apart: Floats) -> Floats:
-    """Returns the probability of a durable save before a failure needs one, over that of the k-th commit, `(n,)`.
-
-    The durable save comes later than the commit, or sooner; an up-time then reaches it that much before c, or before t1 after a
-    restart.
-    """
-    later_s = runs.durable_commit_s - runs.commit_s
-    sooner_s = np.maximum(0.0, -later_s)
-    late = np.exp(-rates.durable * np.maximum(0.0, later_s))
-    if not np.any(sooner_s > 0.0):
-        return late
-    again, per_s = rates.again, rates.all
-    cycle = renewal.Cycle.of(replace(runs, mtbf_s=1.0 / again))
-    first = per_s * (runs.first_commit_s - sooner_s)
-    restarted = per_s * np.exp(-first) / (rates.durable + again * np.exp(-first))
-    kept = np.exp(-per_s * np.maximum(0.0, cycle.length_s - sooner_s))
-    reached = np.where(num_apart > 1.0, kept + again * restarted * (1.0 - kept) / per_s, restarted)
-    usual = np.where(num_apart > 1.0, saves.later.weight, saves.first.weight)
-    return np.where(
-        sooner_s > 0.0, np.divide(reached, usual, out=np.ones(len(runs)), where=usual > 0.0), late
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Clock(Table):
     """Time that runs take without durable saves and without failures that need them, `(n,)`."""

@@ -12,8 +12,7 @@ gives
 
 with J1 and Jc the integrals of w exp(-s x) up to t1 and c. A commit that takes long is rarely reached, so the work of those
 that are reached is below the mean. E[W^2 exp(-b T)] follows in the same way from the integrals of w^2 exp(-s x). With k saves
-per durable one, which takes D longer than a fast one (if less, see `written_share`), the work made durable between two failures
-of rate b is
+per durable one, which takes D longer than a fast one, the work made durable between two failures of rate b is
 
     A C^(k-1) exp(-b D) (B/A + (k - 1) G/C + k G/C C^k/(1 - C^k))          z: up-time 1/b over it, up-time per work
 
@@ -42,7 +41,7 @@ import numpy as np
 from simulator.run.announced import LEAST_SHARE, unsaved_up_time_s
 from simulator.run.columns import Runs
 from simulator.run.durable_saves import DurableSaves
-from simulator.run.next_save import Clock, NextSaves, Rates, written_share
+from simulator.run.next_save import Clock, NextSaves, Rates
 from simulator.table import Booleans, Floats
 
 _MOST_SLOPE = 1e15
@@ -92,7 +91,7 @@ def _per_work(
 ) -> Floats:
     """Returns z, `(n,)`."""
     ends_per_s = rates.ends.durable
-    late = written_share(runs, rates.ends, saves, num_apart)
+    late = np.exp(-ends_per_s * (runs.durable_commit_s - runs.commit_s))
     first, later = saves.first, saves.later
     whole = later.weight**num_apart
     work_s = first.work_s + (num_apart - 1.0 + num_apart * whole / (1.0 - whole)) * later.work_s

@@ -75,9 +75,8 @@ def _next_due_s(design: RunDesign, state: RunState) -> float:
 def commit(design: RunDesign, state: RunState, saves: Records, tie_s: float) -> None:
     """Makes finished commits the saves to go back to."""
     while state.num_uncommitted > 0 and saves[state.oldest].commit_at_s <= state.now_s + tie_s:
-        if saves[state.oldest].done_s > state.fast_s:  # Not so when a later save is already durable.
-            state.fast_s = saves[state.oldest].done_s
-            state.num_saved_fast = saves[state.oldest].num_saved
+        state.fast_s = saves[state.oldest].done_s
+        state.num_saved_fast = saves[state.oldest].num_saved
         state.oldest = (state.oldest + 1) % saves.shape[0]
         state.num_uncommitted -= 1
         if design.has_one_level:
@@ -92,9 +91,6 @@ def finish_writing(state: RunState, tie_s: float) -> None:
         state.durable_s = state.writing_s
         state.num_saved_durable = state.num_saved_writing
         state.written_at_s = np.inf
-        if state.fast_s < state.durable_s:
-            state.fast_s = state.durable_s
-            state.num_saved_fast = state.num_saved_durable
 
 
 @inlined

@@ -79,7 +79,7 @@ def _fast_s(runs: Runs, _: Shares) -> Floats:
 def _durable_s(runs: Runs, shares: Shares) -> Floats:
     """Returns the work of an up-time that no interruption undoes, `(n,)`."""
     cycle = renewal.Cycle.of(runs)
-    written_s = runs.interval_s + runs.stall_s + np.maximum(runs.commit_s, runs.durable_commit_s)
+    written_s = runs.interval_s + runs.stall_s + runs.durable_commit_s
     fast_s = committed_s(runs, cycle, runs.first_commit_s)
     all_s = np.maximum(fast_s, runs.mtbf_s * cycle.gain_s / cycle.length_s)
     begins = np.minimum(saved_ahead_share(runs), shares.planned)

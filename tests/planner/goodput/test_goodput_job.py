@@ -92,9 +92,12 @@ def test_up_times_have_the_shape_of_the_jobs(shape: float, capsys: pytest.Captur
     assert found.expected_goodput == pytest.approx(found.goodput, rel=0.01)
 
 
-def test_the_same_numbers_typed_by_hand_give_the_same_goodput(capsys: pytest.CaptureFixture[str]) -> None:
-    # One way back for all interruptions, without chance of its own.
-    found = answer(capsys, "--seed", "4", "--restart-s", "5000")
+@pytest.mark.parametrize("changes", [(), ("--scheme", "async", "--commit-s", "9000")])
+def test_the_same_numbers_typed_by_hand_give_the_same_goodput(
+    changes: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # One way back for all interruptions, without chance of its own; lost nodes go back to the same saves as lost processes.
+    found = answer(capsys, "--seed", "4", "--restart-s", "5000", *changes)
     names = {"mtbf_s", "interval_s", "stall_s", "commit_s", "restart_s", "slots", "policy", "work_s", "seed"}
     typed = {f"--{name.replace('_', '-')}": getattr(found.inputs, name) for name in names}
     words = [word for option, value in typed.items() for word in (option, str(value))]

@@ -193,20 +193,9 @@ class TestLevels:
         )  # fmt: skip
         assert_near(runs, ledger, share=0.02)
 
-    @pytest.mark.parametrize(
-        ("durable_every", "interval", "commit", "process"),
-        [(1, 1.5, 0.75, 0.45), (3, 1.0, 0.8, 0.65), (4, 0.6, 0.5, 0.6)],
-    )
-    def test_a_save_may_be_durable_before_it_commits_to_the_fast_level(
-        self, durable_every: int, interval: float, commit: float, process: float
-    ) -> None:
-        # A save that is durable is one of the fast level, too. As if it came with its commit runs are 0.3 to 0.8 longer.
-        runs, ledger = play(
-            num_replications=4000, work_s=3.2 * durable_every * interval * 1e4, mtbf_s=1e4, interval_s=interval * 1e4,
-            kind_share=[process, 0.95 - process, 0.0, 0.05], kind_fast_survival=[1.0, 0.0, 0.0, 1.0],
-            durable_every=durable_every, durable_commit_s=1e-6, **(NO_SAVES | {"commit_s": commit * 1e4}),
-        )  # fmt: skip
-        assert wall_s(ledger) == pytest.approx(runs.wall_s.mean(), rel=0.15)
+    def test_a_save_is_not_durable_before_it_has_committed(self) -> None:
+        with pytest.raises(InputError, match=r"durable_commit_s = 30: must be at least commit_s \(120\)"):
+            expected_ledger(**columns(commit_s=[60.0, 120.0], durable_commit_s=[60.0, 30.0]))
 
     @pytest.mark.parametrize(("process", "work"), [(0.0, 2.0), (0.5, 2.0), (0.5, 0.7)])
     def test_up_to_its_first_save_a_run_with_announced_stops_has_its_renewal_equation(

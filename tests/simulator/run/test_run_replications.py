@@ -148,6 +148,7 @@ class TestReplications:
         self, run: RunColumns, levels: RunOptions, seed: int
     ) -> None:
         durable_commit_s = np.multiply(levels["durable_commit_s"], run["interval_s"]).item()
+        durable_commit_s = max(durable_commit_s, run["commit_s"])
         row = cast(RunColumns, {**run, **levels, "durable_commit_s": durable_commit_s})
         assume_work_ends_between_saves(row)
         runs = simulate_runs(num_replications=1, seed=seed, **row)
