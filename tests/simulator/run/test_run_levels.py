@@ -193,6 +193,14 @@ class TestLevels:
         )  # fmt: skip
         assert_near(runs, ledger, share=0.02)
 
+    @pytest.mark.parametrize("work", [2.0, 40.0])
+    def test_a_save_counts_once_its_long_write_to_the_durable_level_is_over(self, work: float) -> None:
+        runs, ledger = play(
+            num_replications=3000, work_s=work * 1.5e4, mtbf_s=1e4, interval_s=5e3, stall_s=0.0, commit_s=10.0, restart_s=0.0,
+            kind_share=[0.2, 0.3, 0.0, 0.5], kind_fast_survival=[1.0, 0.0, 0.0, 1.0], durable_every=3, durable_commit_s=1.2e4,
+        )  # fmt: skip
+        assert_near(runs, ledger, share=0.03)
+
     def test_a_save_is_not_durable_before_it_has_committed(self) -> None:
         with pytest.raises(InputError, match=r"durable_commit_s = 30: must be at least commit_s \(120\)"):
             expected_ledger(**columns(commit_s=[60.0, 120.0], durable_commit_s=[60.0, 30.0]))

@@ -427,6 +427,13 @@ class TestBounds:
         found = expected_goodput(work_s=np.inf, interval_s=sweep_s, policy=SKIP, **run)
         assert found[-1] >= 0.995 * found.max()
 
+    def test_no_interval_that_is_tried_is_below_the_shortest(self) -> None:
+        run: dict[str, Any] = {
+            "mtbf_s": 1e4, "stall_s": 0.0, "commit_s": 0.0, "tax_fraction": 0.0, "slots": 1, "restart_s": 0.0,
+            "kind_share": (0.5, 0.5, 0.0, 0.0), "kind_fast_survival": (1.0, 0.0, 1.0, 1.0), "durable_every": 10,
+        }  # fmt: skip
+        assert optimal_interval_s(**run, minimum_interval_s=3e3).tolist() == [3e3]
+
     @pytest.mark.parametrize(
         ("durable_every", "durable_commit_s", "planned"), [(1, 2.5e4, 0.0), (20, 2e4, 0.2)]
     )
