@@ -18,10 +18,13 @@ USUAL_NAMES = {
     "v100sxm2": "v100-sxm2-32gb",
     "v10016gb": "v100-sxm2-16gb",
     "v100sxm216gb": "v100-sxm2-16gb",
+    "v100pcie": "v100-pcie-32gb",
     "a100": "a100-sxm4-80gb",
     "a100sxm": "a100-sxm4-80gb",
     "a100sxm4": "a100-sxm4-80gb",
     "a10040gb": "a100-sxm4-40gb",
+    "a10064gb": "a100-sxm4-64gb",
+    "a100sxm64gb": "a100-sxm4-64gb",
     "a100sxm40gb": "a100-sxm4-40gb",
     "a100320gb": "a100-sxm4-40gb",
     "a100640gb": "a100-sxm4-80gb",
@@ -34,6 +37,7 @@ USUAL_NAMES = {
     "h100sxm5": "h100-sxm5-80gb",
     "h100hbm3": "h100-sxm5-80gb",
     "h100pcie": "h100-pcie-80gb",
+    "h100nvl": "h100-nvl-94gb",
     "h200": "h200-sxm-141gb",
     "h200sxm": "h200-sxm-141gb",
     "h800": "h800-sxm5-80gb",
@@ -45,6 +49,7 @@ USUAL_NAMES = {
     "gh200": "gh200-96gb",
     "gh200120gb": "gh200-96gb",
     "gh200480gb": "gh200-96gb",
+    "gh200141gb": "gh200-144gb",
     "gh200gracehopper": "gh200-96gb",
     "gb200nvl72": "gb200",
     "gb300nvl72": "gb300",
@@ -84,24 +89,28 @@ USUAL_NAMES = {
 GH200 by the memory of its processor, 120 or 480 GB, and a DGX A100 has that of eight."""
 
 _MAKERS = re.compile(
-    r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu|tesla|hgx|dgx2h?(?=v)|dgx|superpod"
+    r"^(custom|nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu|tesla|hgx|dgx2h?(?=v)|dgx|superpod"
     r"|volta(?=v)|ampere|(grace)?hopper(?=g?h)|(grace)?blackwell(ultra)?(?=g?b))+"
 )
 """Who makes a device, what it is built into, and its architecture."""
-_MEMORY = re.compile(r"(?:^|[\s_(,/-]+)(\d{1,5})\s*G(?:i?B)?(?![A-Za-z0-9])", re.IGNORECASE)
+_MEMORY = re.compile(
+    r"(?<!highgpu)(?<!megagpu)(?<!ultragpu)(?:^|[\s_(,/-]+)(\d{1,5})\s*G(?:i?B)?(?![A-Za-z0-9])",
+    re.IGNORECASE,
+)
+"""Not the accelerators of a machine, as in `a3-megagpu-8g`."""
 _BARE_MEMORY = re.compile(
     r"(?<![a-wyz0-9])([ahbv]\d{2,3}(?:[\s_-]*(?:SXM\d?|PCIe))?)[\s_-]+(16|32|40|64|80|9[46]|141|180|192|288)\s*$",
     re.IGNORECASE,
 )
 """A memory without its unit behind a card of NVIDIA, as in `A100-80` or `a100-sxm-80`."""
 _FORM = re.compile(
-    r"[\s_(,-]+(SXM\d?|OAM|HBM\d?e?|Tensor[\s_-]?Core|GPUs?|HGX|DGX(?:-?[12]H?)?|NVLink\d?|NVSwitch|Superchips?)"
+    r"[\s_(,-]+(SXM\d?|OAM|custom|HBM\d?e?|Tensor[\s_-]?Core|GPUs?|HGX|DGX(?:-?[12]H?)?|NVLink\d?|NVSwitch|Superchips?)"
     r"(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
 """Words for how a device is built, which tell no two of a name apart once its memory is known."""
 _COUNT = re.compile(
-    r"^\s*\d+\s*(?:[xX\u00d7*]\s*|\s)(?=[A-Za-z])|\s+[xX\u00d7]\s*\d+\s*$|\s+\d+\s*[xX\u00d7]\s*$"
+    r"^\s*(?:\d+\s*[xX\u00d7*]\s*){0,2}\d+\s*(?:[xX\u00d7*]\s*|\s)(?=[A-Za-z])|\s+[xX\u00d7]\s*\d+\s*$|\s+\d+\s*[xX\u00d7]\s*$"
     r"|(?<=\d)(?<!NVL\d\d)\s*[x\u00d7*]\s*\d+\s*$"
 )
 """How many there are of a device, before or behind its name."""
@@ -127,10 +136,15 @@ _DEVICE = re.compile(
 )
 """What a device is called, what it is in, or its order number, behind its name."""
 _OLD_MEMORY = (
+    (re.compile(r"h100.*nvl(94gb|(?!\d))|h100.*pcie.*94gb|h100.*94gb.*pcie"), "h100nvl94gb"),
+    (re.compile(r"h100(sxm5?)?.*64gb"), "h100sxm564gb"),
     (re.compile(r"h100.*80gb.*hbm2e|h100.*hbm2e.*80gb|h100.*pcie"), "h100pcie80gb"),
     (re.compile(r"h100(sxm5?)?(?=.*(9[56]gb|hbm2e))|h100sxm5?(?=.*94gb)"), "h100sxm596gb"),
 )
-"""H100 with HBM2e: cards of 80 GB and modules of 96 GB, which drivers show as 94 or 95, of less power than their namesakes."""
+"""H100 NVL, and those with HBM2e: cards of 80 GB, modules of 64 GB, and of 96 GB, which drivers show as 94 or 95, of less power
+than their namesakes."""
+_CARD = re.compile(r"-(?:pcie|nvl)-")
+"""In names of the catalogue."""
 MEMORY_DIFFERS_BY = 0.1
 """Memory that is written differs by at most so much from the catalogue's: 192 GB of a B200 are 180 GB in use."""
 
@@ -181,6 +195,11 @@ def _spellings(name: str) -> tuple[str, ...]:
     ]
     without = [without_memory, without_form, _DOMAIN.sub("", without_form)]
     return (plain, f"tpu{plain}", *with_memory, *map(_without_maker, without))
+
+
+def is_card(accelerator: str) -> bool:
+    """Returns whether an accelerator of the catalogue is a card, which reaches others over PCIe alone."""
+    return bool(_CARD.search(accelerator))
 
 
 def link_domain_of(name: str) -> int | None:

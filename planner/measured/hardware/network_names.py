@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from planner.input.problems import shown
 from planner.measured.cells.words import affirmed
+from planner.measured.hardware.accelerator_names import is_card
 from planner.measured.hardware.machine_names import machine_of
 from simulator import catalog
 from simulator.errors import InputError, Problem
@@ -170,7 +171,7 @@ def _unread_rate(description: str, usual_bytes_per_s: float, *, is_usual: bool) 
 
 def _is_pcie(description: str, accelerator: str) -> bool:
     """Returns whether PCIe is named as the link of a card that has no other."""
-    return "pcie" in description.lower() and "pcie" in accelerator
+    return "pcie" in description.lower() and is_card(accelerator)
 
 
 def _domain(description: str, accelerator: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from planner.measured.cells.file import Cells
 from planner.measured.cells.told import LONGEST_NAME, Told
 from planner.measured.cells.words import NOTHING_SAID
 from planner.measured.frameworks.names import is_torchtitan
-from planner.measured.hardware.accelerator_names import accelerator_id, link_domain_of
+from planner.measured.hardware.accelerator_names import accelerator_id, is_card, link_domain_of
 from planner.measured.hardware.dies import counted_accelerator
 from planner.measured.hardware.machine_names import machine_of
 from planner.measured.hardware.network_names import Network, network_of
@@ -23,6 +24,9 @@ prose only."""
 LESS_POWERFUL_H100 = "h100-sxm5-96gb"
 _RACKS = {72: (36, 64)}
 """Accelerators on a smaller scale-up link, by the largest one: racks of half the size, and what clouds rent of a whole one."""
+_WIDE_BOARDS = {"volta": 16, "ampere": 16}
+"""Accelerators that share NVSwitches in the widest node of an architecture, where that is more than usual: DGX-2, and HGX A100
+of two boards (`a2-megagpu-16g`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +65,7 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
         InputError: nodes of the written size do not make up the run, or no such link domain exists.
     """
     node, given = catalog.default_node(accelerator), cells.count("gpus_per_node")
-    exceeds = given is not None and node.num_accelerators < min(given, node.link_domain_size)
+    exceeds = given is not None and given > node.num_accelerators and given > _widest_node(node)
     gpus = node.num_accelerators if exceeds or given is None else given
     num_gpus = cells.count("n_gpus") or gpus
     _check_whole_nodes(num_gpus, None if exceeds else given)
@@ -110,9 +114,17 @@ def _domains(node: Node) -> tuple[int, ...]:
     return (*_RACKS.get(largest, ()), largest) if largest > node.num_accelerators else ()
 
 
+def _widest_node(node: Node) -> float:
+    """Returns how many accelerators a node can have at most that share its scale-up link; cards on PCIe are not limited."""
+    if is_card(node.accelerator):
+        return math.inf
+    boards = _WIDE_BOARDS.get(catalog.accelerator(node.accelerator).family, 0)
+    return max(node.num_accelerators, boards)
+
+
 def _odd_size(node: Node, domain: int) -> str:
     """Returns for what a number of accelerators is taken that is neither a node nor a link domain."""
-    sizes = ", ".join(map(str, _domains(node)))
+    sizes = ", ".join(map(str, _domains(node))) or node.link_domain_size
     return (
         f"is neither a node of {node.accelerator} ({node.num_accelerators}) nor a link domain of it ({sizes}); "
         f"taken as nodes of {node.num_accelerators}, {domain} in a link domain"

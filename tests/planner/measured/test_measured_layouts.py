@@ -129,6 +129,28 @@ class TestLayout:
         assert ("neither a node of gb200 (4) nor a link domain" in row["remarks"]) is is_odd
 
     @pytest.mark.parametrize(
+        ("gpu", "size", "domain"),
+        [
+            ("H100", 16, "8"),
+            ("HGX B300 NVL16", 16, "8"),
+            ("MI300X", 16, "8"),
+            ("GH200", 8, "4"),
+            ("A100-40GB", 16, "16"),  # a2-megagpu-16g
+            ("V100", 16, "16"),  # DGX-2
+            ("A100 PCIe", 10, "10"),
+            ("H100", 4, "4"),
+        ],
+    )
+    def test_no_node_has_more_accelerators_on_a_link_than_are_built(
+        self, tmp_path: Path, gpu: str, size: int, domain: str
+    ) -> None:
+        row = row_of(tmp_path, gpu=gpu, n_gpus=80, gpus_per_node=size, tp=1, pp=1, global_batch=80)
+        assert (row["num_accelerators"], row["link_domain_size"]) == (domain, domain)
+        is_odd = domain != str(size)
+        assert ("gpus_per_node" in row["assumed"].split()) is is_odd
+        assert ("nor a link domain of it" in row["remarks"]) is is_odd
+
+    @pytest.mark.parametrize(
         ("cells", "group_size", "remark"),
         [
             ({"vpp": 2}, "", ""),

@@ -616,6 +616,16 @@ class TestAccelerators:
             ("MI300X OAM", "mi300x"),
             ("Tesla V100", "v100-sxm2-32gb"),
             ("V100-16GB", "v100-sxm2-16gb"),
+            ("Tesla V100-PCIE-16GB", "v100-pcie-16gb"),
+            ("NVIDIA V100 (PCIe)", "v100-pcie-32gb"),
+            ("NVIDIA custom A100 64 GB HBM2e", "a100-sxm4-64gb"),
+            ("A100 SXM 64GB custom", "a100-sxm4-64gb"),
+            ("NVIDIA H100 64GB HBM2e", "h100-sxm5-64gb"),
+            ("NVIDIA H100 NVL (94 GB HBM3, PCIe)", "h100-nvl-94gb"),
+            ("H100 PCIe 94GB", "h100-nvl-94gb"),
+            ("GH200-144GB", "gh200-144gb"),
+            ("H100 (a3-megagpu-8g)", "h100-sxm5-80gb"),
+            ("2x8 H100", "h100-sxm5-80gb"),
             ("A100-PCIe-40GB", "a100-pcie-40gb"),
             ("NVIDIA GH200 96GB", "gh200-96gb"),
             ("MI250X GCD", "mi250x-gcd"),
@@ -692,8 +702,7 @@ class TestAccelerators:
     @pytest.mark.parametrize(
         ("written", "known"),
         [
-            ("A100-64GB", "a100-sxm4-80gb (80 GiB)"),
-            ("GH200-144GB", "gh200-96gb (96 GiB)"),
+            ("A100-96GB", "a100-sxm4-80gb (80 GiB)"),
             ("H20-141GB", "h20-sxm-96gb (96 GiB)"),
         ],
     )
