@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.input.problems import shown
-from planner.measured.cells.numbers import MOST_SEQUENCES, number_in, sequences_in
+from planner.measured.cells.numbers import (
+    MOST_SEQUENCES,
+    has_decimal_comma,
+    has_unsure_comma,
+    number_in,
+    sequences_in,
+    with_point,
+)
+from planner.measured.cells.table import read_table
 from planner.measured.cells.words import NOTHING_SAID
 from simulator.errors import refusal
 
@@ -62,6 +68,8 @@ COUNTS = {
 PEAK_MEMORY = "peak_mem_gib_per_gpu"
 QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", PEAK_MEMORY)
 """Columns of positive numbers: what was measured."""
+_SMALL_QUANTITIES = ("step_time_s", PEAK_MEMORY)
+"""Those that seldom have thousands."""
 BYTES_OF_A_WEIGHT = ("optimizer_bytes", "update_bytes")
 """Columns of bytes that an optimizer keeps per weight; 0 is a valid number."""
 NEEDED = (
@@ -132,10 +140,14 @@ def read_cells(path: Path) -> list[Cells]:
     Raises:
         InputError: the file cannot be read, is not a table, or lacks a column.
     """
-    records = _records(_text(path), path)
-    head = _head(records)
+    table = read_table(path, COLUMNS)
+    head = _head(table.records)
     _check_head(head, path)
-    rows = [_cells(line, head, record) for line, record in enumerate(records[1:], 2) if any(record)]
+    rows = [
+        _cells(line, head, record, has_decimal_commas=table.has_decimal_commas)
+        for line, record in enumerate(table.records[1:], 2)
+        if any(record)
+    ]
     if not rows:
         raise refusal(path, "has a head but no row: give one measured run a row")
     return rows
@@ -143,7 +155,7 @@ def read_cells(path: Path) -> list[Cells]:
 
 def unread_columns(path: Path) -> dict[str, str | None]:
     """Returns the columns of a file that are not read, each with the missing column that may be meant."""
-    head = _head(_records(_text(path), path))
+    head = _head(read_table(path, COLUMNS).records)
     lacking = [name for name in COLUMNS if name not in head]
     return {name: _meant(name, lacking) for name in head if name and name not in COLUMNS}
 
@@ -158,33 +170,6 @@ def _meant(name: str, lacking: Sequence[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name.lower()[:100], lacking, n=1, cutoff=LIKENESS)), None)
 
 
-def _text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise refusal(path, f"cannot be read: {error.strerror or error}") from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise refusal(
-            path, f"is not a text file in UTF-8 (byte {error.start + 1}); save it as CSV in UTF-8"
-        ) from None
-    if "\0" in text:
-        raise refusal(path, "is not a text file: it holds a NUL character")
-    if not text.strip():
-        raise refusal(path, "is empty: give a CSV file with a head")
-    return text
-
-
-def _records(text: str, path: Path) -> list[list[str]]:
-    try:
-        return list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    except csv.Error as error:
-        raise refusal(
-            path, f"is not a CSV file: {error}; quotation marks come in pairs, and twice inside quoted text"
-        ) from None
-
-
 def _check_head(head: Sequence[str], path: Path) -> None:
     twice = sorted({name for name in head if name and head.count(name) > 1})
     if twice:
@@ -195,14 +180,17 @@ def _check_head(head: Sequence[str], path: Path) -> None:
         raise refusal(
             path,
             f"row 1 lacks the column {', '.join(dict.fromkeys(missing))}; found: {found}. Columns are separated by "
-            "commas; docs/measured-rows.md lists them",
+            "commas, semicolons or tabs; docs/measured-rows.md lists them",
         )
 
 
-def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
+def _cells(line: int, head: Sequence[str], record: Sequence[str], *, has_decimal_commas: bool) -> Cells:
     text = {name: cell.strip() for name, cell in zip(head, record, strict=False)}
     if len(record) != len(head):
-        rule = f"row {line} has {len(record)} cells, but the head has {len(head)}; put text that holds commas in quotes"
+        way_out = (
+            "quote text that holds what separates cells" if len(record) > len(head) else "leave none out"
+        )
+        rule = f"row {line} has {len(record)} cells, but the head has {len(head)}; {way_out}"
         return Cells(line=line, text=text, numbers={}, problems=(rule,))
     text = _with_outcome(text)
     numbers: dict[str, float] = {}
@@ -213,18 +201,20 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
             column, cell
         ):
             continue
-        number = number_in(column, cell, may_be_0=COUNTS.get(column) == 0)
+        is_decimal = has_decimal_commas and column not in COUNTS
+        number = number_in(column, with_point(cell) if is_decimal else cell, may_be_0=COUNTS.get(column) == 0)
         is_of_tokens = number is None or number.value > MOST_SEQUENCES
         if is_of_tokens and column in ("global_batch", "micro_batch"):
             number = sequences_in(cell, numbers.get("seq_len")) or number
-        rule = _broken_rule(column, None if number is None else number.value)
+        rule = _broken_rule(column, cell, None if number is None else number.value)
         if rule and column == PEAK_MEMORY:
             remarks.append((column, f"{rule}; memory is not compared"))
         elif number is None or rule:
             problems.append(f"{column} = {shown(cell)}: {rule}")
         else:
             numbers[column] = number.value
-            if not number.is_exact:
+            is_unsure = has_unsure_comma(cell) and column in (QUANTITIES if is_decimal else _SMALL_QUANTITIES)
+            if is_unsure or not number.is_exact:
                 remarks.append((column, f"taken as {number.value:.10g}"))
     return Cells(line=line, text=text, numbers=numbers, problems=tuple(problems), remarks=tuple(remarks))
 
@@ -249,8 +239,10 @@ def says_latent(column: str, cell: str) -> bool:
     return column == "kv_heads" and bool(_LATENT.search(cell))
 
 
-def _broken_rule(column: str, value: float | None) -> str:
+def _broken_rule(column: str, cell: str, value: float | None) -> str:
     """Returns the rule that a number breaks; empty where it breaks none."""
+    if value is None and has_decimal_comma(cell):
+        return "must have a decimal point; commas are decimal marks where semicolons separate the cells"
     if value is None:
         return "must be a number, or empty"
     if not math.isfinite(value) or abs(value) > LARGEST:

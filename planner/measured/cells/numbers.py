@@ -15,6 +15,9 @@ _EXPLAINED = re.compile(r"([^()]+?)\s*\([^()]*\)")
 _IN_TOKENS = re.compile(
     rf"{_NUMBER}\s*(?:(?P<million>M|million)|(?P<thousand>K))?\s*(?P<unit>tok(?:en)?s?)?", re.IGNORECASE
 )
+_COMMA = re.compile(r"\s*(\d{1,3}(?:\.\d{3})+|\d+),(\d+)(?![\d.,])")
+_DECIMAL_COMMA = re.compile(r"\s*(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?!\d{3}(?!\d))\d+)(?![\d.,])")
+_UNSURE_COMMA = re.compile(r"\s*\d{1,3},\d{3}(?![\d.,])")
 _BLANK_SEPARATOR = re.compile(r"(?<=\d)[ \u00a0\u2009\u202f](?=\d{3}(?!\d))")
 """Between thousands, as many languages write them: `16 384`."""
 MOST_SEQUENCES = 2**18
@@ -120,6 +123,22 @@ def number_in(column: str, cell: str, *, may_be_0: bool) -> Number | None:
         outside = number_in(column, explained[1], may_be_0=may_be_0)
         return _with_words(column, cell) or _inexact(outside)
     return _with_words(column, cell)
+
+
+def has_decimal_comma(cell: str) -> bool:
+    """Returns whether the comma in a cell can only be a decimal mark: `7,17`, `1.234,5`."""
+    return bool(_DECIMAL_COMMA.match(cell))
+
+
+def has_unsure_comma(cell: str) -> bool:
+    """Returns whether the comma in a cell may be a decimal mark or separate thousands: `7,173`."""
+    return bool(_UNSURE_COMMA.match(cell))
+
+
+def with_point(cell: str) -> str:
+    """Returns a cell with a decimal point in the place of its decimal comma: `7,173`, `1.234,5`."""
+    found = _COMMA.match(cell)
+    return f"{found[1].replace('.', '')}.{found[2]}{cell[found.end() :]}" if found else cell
 
 
 def _without_name(column: str, cell: str) -> str:

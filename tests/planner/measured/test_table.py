@@ -1,0 +1,93 @@
+"""Are tables read as spreadsheets of every country save them, and is what cannot be read refused with its cause?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.measured.rows import Unmodelled, read_measured
+from planner.measured.runs import Row
+from simulator.errors import InputError
+
+HEAD = "id,model,gpu,n_gpus,seq_len,global_batch,tp,pp,notes,step_time_s,tokens_per_s_per_gpu"
+ROW = "a,llama-3.1-8b,H100,8,4096,128,1,1,some words,7.173,"
+TABLE = f"{HEAD}\n{ROW}\n"
+EUROPEAN = TABLE.replace("7.173", "7|173").replace(",", ";").replace("|", ",")
+
+
+def rows_of(folder: Path, content: str | bytes) -> list[Row | Unmodelled]:
+    path = folder / "rows.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_measured(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TABLE,
+        TABLE.replace("\n", "\r\n"),
+        TABLE.replace("\n", "\r"),
+        "\ufeff" + TABLE,
+        TABLE.encode("utf-16"),
+        TABLE.replace(",", "\t"),
+        TABLE.replace(",", "\t").encode("utf-16"),
+        TABLE.replace(",", ";"),
+        EUROPEAN,
+        "\ufeff" + EUROPEAN.replace("\n", "\r\n"),
+        "sep=;\n" + EUROPEAN,
+        "sep=,\r\n" + TABLE,
+        TABLE.replace(",", ", ").replace("some words", '"some, words"'),
+        TABLE.replace("some words", '"some\nwords"'),
+        f"{HEAD},,\n{ROW},,\n",
+        f"{HEAD}\n{ROW},,,\n",
+    ],
+)
+def test_tables_of_spreadsheets_are_read(tmp_path: Path, content: str | bytes) -> None:
+    (row,) = rows_of(tmp_path, content)
+    assert not isinstance(row, Unmodelled), row
+    assert (row["num_gpus"], row["step_time_s"]) == ("8", "7.173")
+
+
+@pytest.mark.parametrize(
+    ("written", "time_s"), [("7,17", "7.17"), ("1.234,5", "1234.5"), ("1234,5 s", "1234.5"), ("7.5", "7.5")]
+)
+def test_semicolons_go_with_decimal_commas(tmp_path: Path, written: str, time_s: str) -> None:
+    (row,) = rows_of(tmp_path, EUROPEAN.replace("7,173", written))
+    assert not isinstance(row, Unmodelled), row
+    assert (row["step_time_s"], row["remarks"]) == (time_s, "")
+
+
+def test_whole_numbers_keep_their_separators(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, EUROPEAN.replace(";4096;", ";4,096;"))
+    assert not isinstance(row, Unmodelled), row
+    assert row["sequence_length"] == "4096"
+
+
+@pytest.mark.parametrize(
+    ("content", "time_s"), [(EUROPEAN, "7.173"), (TABLE.replace("7.173", '"7,173"'), "7173")]
+)
+def test_a_comma_that_may_be_either_is_remarked(tmp_path: Path, content: str, time_s: str) -> None:
+    (row,) = rows_of(tmp_path, content)
+    assert not isinstance(row, Unmodelled), row
+    assert row["remarks"] == f"step_time_s = '7,173': taken as {time_s}"
+
+
+def test_a_decimal_comma_between_commas_is_refused_with_its_cause(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, TABLE.replace("7.173", '"7,17"'))
+    assert isinstance(row, Unmodelled)
+    assert row.reason.startswith("step_time_s = '7,17': must have a decimal point")
+
+
+@pytest.mark.parametrize(
+    ("row", "way_out"), [(ROW[:-1], "leave none out"), (f"{ROW}4,5", "quote text that holds what separates")]
+)
+def test_rows_with_other_numbers_of_cells_say_what_to_do(tmp_path: Path, row: str, way_out: str) -> None:
+    (found,) = rows_of(tmp_path, f"{HEAD}\n{row}\n")
+    assert isinstance(found, Unmodelled)
+    assert way_out in found.reason
+
+
+def test_other_separators_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="separated by commas, semicolons or tabs"):
+        rows_of(tmp_path, TABLE.replace(",", "|"))
