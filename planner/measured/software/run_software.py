@@ -26,6 +26,7 @@ from planner.measured.layout.sharding import (
 from planner.measured.recomputation.cell import recomputed
 from planner.measured.recomputation.recomputed import NOT_GIVEN, Recomputed, of_a_chunk
 from planner.measured.software.framework_habits import in_pipeline, outside_pipeline, reducing_in_pipeline
+from planner.measured.software.gradient_formats import gradient_cells
 from planner.measured.software.offload import activation_offload_fraction, optimizer_offload_fraction
 from planner.measured.software.told_habits import GATHERED_CASTS, UNTOLD_HABITS
 from planner.measured.workload.adapters import adapter_cells
@@ -109,6 +110,7 @@ class Software:
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
             **{name: getattr(habits, name) or self._gathers_tensor_scaled() for name in GATHERED_CASTS},
             **{name: is_on for name, is_on in told.items() if is_on is not None},
+            **gradient_cells(f"{notes}; {self.told.text('precision')}", habits),
             **{name: numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
             **expert_habits(
                 self.told, self.known, self.habits, self.node, num_ranks=layout["expert_parallel"]
