@@ -19,6 +19,9 @@ MOST_ADDED_LAYERS_FRACTION = 0.1
 """Share of layers that may be added to a pipeline of uneven stages, so that every stage is as full as the fullest."""
 TENSOR_DEGREES = (1, 2, 4, 8)
 """Possible tensor-parallel degrees of a run that does not state its own."""
+GRADIENTS_STAGE = 2
+"""Of ZeRO: DeepSpeed and Colossal-AI refuse pipelines with it (`PipelineEngine`, `HybridParallelPlugin`), so that a run which
+names it, and neither `tp` nor `pp`, has replicas alone."""
 CONTEXT_DEGREES = (2, 4, 8, 16, 32, 64)
 """Possible context-parallel degrees, if whole sequences do not fit."""
 EXPERT_DEGREES = (1, 2, 4, 8, 16, 32, 64)
@@ -56,9 +59,10 @@ def layout_cells(
         OpenLayoutError: the degrees of a run on more than one node are missing, or those of experts.
     """
     num_gpus = told.count("n_gpus")
-    is_sharded = LAST_STAGE in (habits.zero_stage, zero_stage(told.text("zero_stage_or_fsdp")))
+    stage = zero_stage(told.text("zero_stage_or_fsdp"))
+    is_sharded = LAST_STAGE in (habits.zero_stage, stage)
     left = {} if is_sharded else _left_degree(told, num_gpus, num_layers)
-    is_split = is_sharded or bool(left)
+    is_split = is_sharded or bool(left) or stage == GRADIENTS_STAGE
     _check_degrees(told, num_gpus, num_layers, num_experts, is_split=is_split)
     _check_experts(told, habits, num_gpus, num_experts, is_sharded=is_sharded)
     degrees = _degrees(told, num_gpus, num_experts, left, is_sharded=is_sharded)

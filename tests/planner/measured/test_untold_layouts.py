@@ -199,3 +199,20 @@ def test_runs_that_shard_everything_split_nothing_else(tmp_path: Path) -> None:
     assert not isinstance(row, Unmodelled), row
     assert LAYOUT not in row["assumed"].split()
     assert row["tensor_parallel"] == row["pipeline_parallel"] == "1"
+
+
+def test_a_run_with_zero_2_has_no_pipeline(tmp_path: Path) -> None:
+    # DeepSpeed's PipelineEngine asserts a stage below that of gradients
+    cells = {
+        **OPEN,
+        "model": "gpt2-xl",
+        "layers": "",
+        "hidden": "",
+        "heads": "",
+        "ffn_hidden": "",
+        "vocab": "",
+    }
+    row = chosen(tmp_path, **{**cells, "framework": "DeepSpeed 0.9", "zero_stage_or_fsdp": "ZeRO-2"})
+    assert not isinstance(row, Unmodelled), row
+    assert LAYOUT not in row["assumed"].split()
+    assert (row["tensor_parallel"], row["pipeline_parallel"], row["data_parallel"]) == ("1", "1", "128")
