@@ -33,7 +33,7 @@ _DEVICES = (("gpus?|cards?|chips?|devices?|accelerators?", 1.0),)
 _TOKENS = (("tokens?", 1.0),)
 _SEQUENCES = (("seqs?|sequences?|samples?", 1.0),)
 _WAYS = (("-? ?ways?|ranks?", 1.0),)
-_HEADS = (("gqa|mqa|mha|(kv[- ])?heads?|groups?", 1.0),)
+_HEADS = (("gqa|mqa|mha|kv|(kv[- ])?heads?|groups?", 1.0),)
 _UNITS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "n_gpus": _DEVICES,
     "gpus_per_node": _DEVICES,
@@ -80,9 +80,9 @@ _OWN_NAMES: Mapping[str, str] = {
 _OF_ALL = re.compile(r"(\d{1,6})\s*(?:of|/|out of)\s*(\d{1,6})")
 """Experts of a token among all: `8 of 256`."""
 _BESIDE_SHARED = re.compile(
-    r"(\d{1,6}[a-z ]*?)\s*(?:\+|,|and|plus)\s*\d{0,2}\s*shared\b[a-z ]*", re.IGNORECASE
+    r"(\d{1,6}[a-z ]*?)\s*(?:(?:\+|,|and|plus)\s*\d{0,2}\s*shared\b[a-z ]*|\+\s*\d{1,2})", re.IGNORECASE
 )
-"""Routed experts, and shared ones, which have a column of their own."""
+"""Routed experts, and shared ones, which have a column of their own: `256 routed + 1 shared`, `256+1`."""
 _NOT_USED = re.compile("no|off|false|disabled|dense", re.IGNORECASE)
 
 

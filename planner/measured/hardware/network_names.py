@@ -56,6 +56,7 @@ _RATE = (
 _CARDS = re.compile(
     rf"\b(?P<count>\d{{1,4}})\s*(?:[xX\u00d7]\s*|(?i:NICs?|HCAs?|cards?|ports?|rails?)\b\s*(?:of|with|at|@|x|:)?\s*){_RATE}"
 )
+_TIMES = re.compile(r"(?<=\d)\s*\*\s*(?=\d)")
 _KINDS_OF_CARDS = r"(?:NVIDIA|Mellanox|CX|ConnectX|BlueField|InfiniBand|IB|RoCE|EFA|NICs?|HCAs?)"
 _NO_COUNT = re.compile(
     r"\b(ConnectX|CX|BlueField|BF|Thor)[ -]?\d{1,2}\b|\b(PCIe)[ -]*(?:gen[ -]?)?\d?(?:\.\d)?[ -]*x\d{1,2}\b",
@@ -64,7 +65,7 @@ _NO_COUNT = re.compile(
 """Generations of network cards and lanes of a bus, whose numbers count nothing: `CX7`, `ConnectX-7`, `PCIe 5.0 x16`."""
 _COUNTED = (
     _CARDS,
-    re.compile(rf"\b(?P<count>\d{{1,2}})\s*[xX\u00d7]\s*(?:{_KINDS_OF_CARDS}[ -]+){{1,3}}{_RATE}"),
+    re.compile(rf"\b(?P<count>\d{{1,2}})(?:\s*[xX\u00d7]\s*|\s+)(?:{_KINDS_OF_CARDS}[ -]+){{1,3}}{_RATE}"),
     re.compile(
         rf"\b(?P<count>\d{{1,2}})\s+{_RATE}\s*(?:IB|InfiniBand|RoCE)?\s*(?i:NICs?|HCAs?|cards?|ports?|rails?)\b"
     ),
@@ -189,6 +190,7 @@ def _domain(description: str, accelerator: str) -> int | None:
 
 def _rate_of_node(description: str, gpus: int) -> tuple[float | None, int | None]:
     """Returns the rate of a node and its cards, from the first part of the description that says so."""
+    description = _TIMES.sub("x", description)
     counted = _OF_TWO_PORTS.sub(_as_one_port, _RATE_BEHIND.sub(r"\1\2", _NO_COUNT.sub(r"\1\2", description)))
     for part in _PARTS.split(_BARE.sub(r"\1x\2G", counted)):
         is_scale_up = bool(_SCALE_UP.search(part))

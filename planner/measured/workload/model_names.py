@@ -28,7 +28,7 @@ _ALSO_CALLED: tuple[tuple[str, str], ...] = (
     (r"gpt(?=175b)", "gpt3"),
     (r"gpt3$", "gpt3175b"),
     (r"gpt2(?=1\.5b|15b)", "gpt2xl"),
-    (r"(?:dsv3|deepseekr1(?!distill)|deepseek(?=671b))", "deepseekv3"),
+    (r"(?:dsv3|deepseekr1(?!distill)|deepseek3?(?=671b))", "deepseekv3"),
     (r"qwen3235b(?!a)", "qwen3235ba22b"),
     (r"qwen330b(?!a)", "qwen330ba3b"),
     (r"qwen3moe235b(?:a22b)?", "qwen3235ba22b"),

@@ -255,6 +255,7 @@ class TestModels:
             ("DeepSeek-R1", "deepseek-v3"),
             ("DeepSeek 671B", "deepseek-v3"),
             ("DSv3 (proxy 8L)", "deepseek-v3"),
+            ("deepseek3-671b", "deepseek-v3"),  # MaxText's name
             ("Moonshot Kimi K2", "kimi-k2"),
             ("moonshotai/Kimi-K2-Instruct", "kimi-k2"),
             ("LLAMA3-8B", "llama-3.1-8b"),

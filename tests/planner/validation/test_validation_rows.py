@@ -113,6 +113,8 @@ class TestHardware:
             ("400G NIC on PCIe 5.0 x16", "infiniband-ndr", None),
             ("400G NIC, PCIe x16", "infiniband-ndr", None),
             ("8x ConnectX-7 400G", "infiniband-ndr", 400e9),
+            ("8 ConnectX-7 400 Gb/s", "infiniband-ndr", 400e9),
+            ("4 * 200G NDR", "infiniband-ndr", 100e9),
             ("2x CX7 400G per node", "infiniband-ndr", 100e9),
             ("8 x ConnectX-7 (400G)", "infiniband-ndr", 400e9),
             ("8x CX7 (NDR)", "infiniband-ndr", 400e9),
