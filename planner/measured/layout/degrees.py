@@ -77,7 +77,7 @@ def layout_cells(
         "data_parallel": data,
         "micro_batch_size": micro_batch,
         "global_batch_size": batch,
-        "sequence_length": told.count("seq_len"),
+        "sequence_length": _whole_sequence(told, t, c),
     }
 
 
@@ -229,6 +229,22 @@ def _whole_batch(told: Told, batch: int, replicas: int, micro_batch: int) -> int
     meaning = f"{replicas} replicas with micro-batches of {micro_batch} do not divide it; taken as {whole}"
     told.remark("global_batch", meaning)
     return told.default("global_batch", whole)
+
+
+def _whole_sequence(told: Told, tensor: int, context: int) -> int:
+    """Returns the tokens of a sequence, or a few more where its ranks cannot share them evenly: software pads it.
+
+    Args:
+        told: the row.
+        tensor: ranks that share products, and under sequence parallelism tokens.
+        context: ranks that share the sequence, each with two pieces of it.
+    """
+    given, pieces = told.count("seq_len"), tensor * (2 * context if context > 1 else 1)
+    whole = -(-given // pieces) * pieces
+    if context == 1 or whole == given or whole > given * (1.0 + MOST_ADDED_FRACTION):
+        return given
+    told.remark("seq_len", f"{context} ranks with two pieces each do not divide it; taken as {whole}")
+    return whole
 
 
 def _replicas(told: Told, ranks: int, context: int) -> int:

@@ -241,3 +241,14 @@ class TestExperts:
         assert (workload.dispatches_in_8_bits, workload.overlaps_shared_experts) == (True, True)
         plain = job_of(simulated_row(tmp_path, GPT_OSS)).workload
         assert (plain.dispatches_in_8_bits, plain.overlaps_shared_experts) == (False, False)
+
+
+def test_a_sequence_is_padded_to_what_its_ranks_can_share(tmp_path: Path) -> None:
+    long = {**LLAMA, "seq_len": 1_000_000, "tp": 8, "cp": 8, "global_batch": 4, "step_time_s": ""}
+    row = simulated_row(tmp_path, long)
+    assert row["sequence_length"] == "1000064"  # the next multiple of 2 x 8 x 8
+    assert (
+        "seq_len = '1000000': 8 ranks with two pieces each do not divide it; taken as 1000064"
+        in row["remarks"]
+    )
+    assert simulated_row(tmp_path, {**long, "seq_len": 2**20})["sequence_length"] == str(2**20)
