@@ -20,6 +20,7 @@ from planner.input.given import checked_job
 from planner.job.unused_search import search_notes
 from planner.notes.hardware_notes import hardware_notes
 from planner.notes.reasons import cautions, rejections, scope_text, why_chosen
+from planner.notes.servers_note import server_notes
 from planner.recommended.bests import bests_of
 from planner.recommended.choice import chosen_row
 from planner.recommended.comparisons import InputUncertainty, WhatIfCase
@@ -41,7 +42,7 @@ from studies.evaluation.evaluator import Evaluator, Simulation
 from studies.exhaustive import Reducer
 from studies.files.design_log import DesignLog
 from studies.files.design_parts import PARTS, DesignParts
-from studies.files.identity import job_hash
+from studies.files.identity import job_hash, study_label
 from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.search import Searcher
 from studies.study import StudyResult, refined_study, run_study, searched_front
@@ -230,6 +231,7 @@ def _answer(
         mlflow=None,
         warnings=(
             *hardware_notes(job.offers),
+            *(server_notes(choice.front.outcomes.checkpoints, choice.row) if choice else ()),
             *cautions(job, front, uncertainty, best),
             *search_notes(job, result.algorithm, result.space.num_designs),
         ),
@@ -265,7 +267,7 @@ def _tracked(
     try:
         opened = StudyTracker.open(
             experiment=experiment,
-            run_name=job.name,
+            run_name=study_label(job),
             tracking_uri=tracking_uri,
             params=asked_params(job, seed),
             tags=study_tags(job_hash(job), catalog_hash()),

@@ -228,7 +228,7 @@ class _Runs:
         broken = [rule for rule in limit_violations(self.job, own) if rule.kind == "physics"]
         notes = [rule.sentence for rule in broken if rule.constraint != "progress"]
         note = interval_note(self.plan, float(self.column("interval_s")[0]), own)
-        notes += [*([note] if note else []), *server_notes(self.job, self.plan)]
+        notes += [*([note] if note else []), *server_notes(own.outcomes.checkpoints, 0)]
         return (*notes, *calibration_notes(self.job))
 
 

@@ -16,7 +16,6 @@ from planner.notes.memory_note import full_front_notes
 from planner.notes.placement_note import placement_notes
 from planner.notes.price_notes import price_notes
 from planner.notes.purchase_note import purchase_notes
-from planner.notes.servers_note import server_notes
 from planner.notes.sharding_note import sharding_notes
 from planner.recommended.limit_uses import limit_uses
 from planner.recommended.recommendation import Design, Recommendation, Rejection, Uncertainty
@@ -267,7 +266,7 @@ def cautions(
     if best:
         plan = best.plan
         notes += [*purchase_notes(job, best), *interleaving_notes(job, plan), *sharding_notes(plan)]
-        notes += [*placement_notes(job, plan), *server_notes(job, plan)]
+        notes += placement_notes(job, plan)
     notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
     notes += grid_notes([*map(job.site_of, job.offers), *job.what_if.sites])

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from constraints.evaluation import evaluate
 from planner.text import human
-from simulator.domain.job import Job
-from simulator.domain.plan import CheckpointScheme, Plan, PlanTable
+from simulator.checkpoints.schemes import CheckpointTable
 
 
-def server_notes(job: Job, plan: Plan) -> list[str]:
-    """Returns a note if saves go to servers in addition to the nodes."""
-    if plan.checkpoint_scheme is not CheckpointScheme.GRADIENT_REPLICA:
+def server_notes(checkpoints: CheckpointTable, row: int) -> list[str]:
+    """Returns a note if the saves of a design go to servers in addition to the nodes."""
+    num_servers = int(checkpoints.num_servers[row])
+    if num_servers == 0:
         return []
-    checkpoints = evaluate(job, PlanTable.from_plans([plan])).outcomes.checkpoints
-    num_servers = int(checkpoints.num_servers[0])
-    power = human.power(num_servers * job.checkpointing.server_power_w)
+    power = human.power(float(checkpoints.extra_power_w[row]))
     note = (
-        f"Its saves go to {human.counted(num_servers, 'server')} in addition to the nodes. Their power, {power} before "
-        "cooling, is included, but their price is not."
+        f"Saves go to {human.counted(num_servers, 'server')} in addition to the nodes. The results include the power of "
+        f"{'this server' if num_servers == 1 else 'these servers'}, {power} before cooling, but not the price."
     )
     return [note]

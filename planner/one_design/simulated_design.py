@@ -195,7 +195,7 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
     notes = [*purchase_notes(job, design), *interleaving_notes(job, plan), *sharding_notes(plan)]
-    notes += [*placement_notes(job, plan), *server_notes(job, plan)]
+    notes += [*placement_notes(job, plan), *server_notes(evaluation.outcomes.checkpoints, 0)]
     if note := interval_note(plan, design.checkpoint_interval_s, evaluation):
         notes.append(note)
     notes += full_plan_notes(design)

@@ -25,6 +25,7 @@ from simulator.domain.job import Job
 from simulator.errors import TrackingError, system_reason, words_of
 from studies.designs.archive import Archive
 from studies.files.design_parts import PARTS, DesignParts
+from studies.files.identity import study_label
 from studies.tracking.mlflow_session import without_password
 from studies.tracking.recording import PICTURE_FOLDER, Recording
 from studies.tracking.run_lookup import finished_children, open_once
@@ -116,7 +117,7 @@ def sending(
     tracker = open_once(
         study_hash=facts["study_hash"],
         experiment=target.experiment,
-        run_name=job.name,
+        run_name=study_label(job),
         tracking_uri=target.uri,
         params=asked_params(job, int(facts["seed"])),
         tags={**study_tags(facts["job_hash"], facts["catalog_hash"]), "study": name, "keep": keep_of(facts)},

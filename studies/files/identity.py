@@ -77,7 +77,7 @@ def job_hash(job: Job) -> str:
 
 
 def study_label(job: Job) -> str:
-    """Returns the label in the names of a study's designs: its job, and the start of its hash, which differs by input."""
+    """Returns the name of a study's run, also in the names of its designs: its job, and the start of the job's hash."""
     return f"{job.name} {job_hash(job)[:NUM_LABEL_DIGITS]}"
 
 

@@ -113,6 +113,7 @@ def check_design_runs(
     excess = np.sum([column for name, column in table.items() if name.startswith("excess_")], axis=0)
     figures = {**table, "excess": excess}
     label = f"{answer.job} {study.data.tags['job_hash'][:6]}"
+    assert study.info.run_name == label
     rows = {f"design {number} of {label}": row for row, number in enumerate(table["design_id"].tolist())}
     front = {f"design {design.design_id} of {label}": design for design in answer.front}
     for run in runs:

@@ -390,6 +390,7 @@ def test_mlflow_is_told_of_a_study_while_it_runs_and_sync_finds_nothing_left_to_
     assert run.info.status == "FINISHED"
     assert study.answer.best is not None
     best, data = study.answer.best, run.data
+    assert run.info.run_name == study_label(job_of())
     assert data.tags["job_hash"] == job_hash(job_of())
     assert data.tags["recommended_accelerator"] == best.accelerator
     assert data.tags["recommended_layout"].endswith(f"DP{best.plan.data_parallel}")
