@@ -87,7 +87,7 @@ def _written(make: Callable[[], DrawnReport], target: Path, kind: str, names: tu
 
     match kind:
         case "html" | "json":
-            check_target(target)
+            check_target(target, f".{kind}")
             write = write_page if kind == "html" else write_record
             return [write(make(), target)]
         case "png" | "svg":

@@ -153,12 +153,11 @@ def _memory(job: Job, best: Design) -> BarsFigure:
         for stage in np.unique([*spread, fullest]).tolist()
     ]
     used = human.percent(float(peaks[fullest]) / best.memory_capacity_bytes)
-    whose = f"Stage {fullest} of 0 to {num_stages - 1} is the fullest" if num_stages > 1 else "An accelerator"
-    verb = "and fills" if num_stages > 1 else "fills"
+    whose = f"The fullest of {num_stages} stages, stage {fullest}," if num_stages > 1 else "An accelerator"
     left_out = "" if len(bars) == num_stages else f" {len(bars)} of {num_stages} stages are shown."
     return BarsFigure(
         name="memory",
-        title=f"{whose} {verb} {used} of its {human.memory(best.memory_capacity_bytes)}",
+        title=f"{whose} fills {used} of its {human.memory(best.memory_capacity_bytes)}",
         note=f"Memory of one accelerator of each pipeline stage; the line is its capacity.{left_out}",
         quantity="bytes",
         bars=tuple(bars),

@@ -16,20 +16,26 @@ from simulator.errors import InputError, Problem, unwritten
 
 HEAD_CHARACTERS: Final = 2_000
 """Every report identifies itself within this many characters."""
+PAGE_SUFFIX: Final = ".html"
+"""Suffix of a page."""
+RECORD_SUFFIX: Final = ".json"
+"""Suffix of a record."""
+SUFFIXES: Final = frozenset({PAGE_SUFFIX, RECORD_SUFFIX, ".pdf", ".png", ".svg"})
+"""Suffixes that promise one format; a file with any other suffix, or none, may hold a page or a record."""
 
 
 def write_page(drawn: DrawnReport, path: Path) -> Path:
     """Writes the page, replacing an older report as a whole, and returns the file.
 
     Raises:
-        InputError: the file cannot be written, or exists and is not a report.
+        InputError: the file cannot be written, exists and is not a report, or has the suffix of another format.
     """
-    return _write(path, page(drawn))
+    return _write(path, PAGE_SUFFIX, page(drawn))
 
 
 def write_record(drawn: DrawnReport, path: Path) -> Path:
     """Writes the record behind the page as JSON; raises like `write_page`."""
-    return _write(path, drawn.report.model_dump_json(indent=2) + "\n")
+    return _write(path, RECORD_SUFFIX, drawn.report.model_dump_json(indent=2) + "\n")
 
 
 def write_pictures(
@@ -61,8 +67,18 @@ def write_pictures(
     return list(paths.values())
 
 
-def check_target(path: Path) -> None:
-    """Raises `InputError` if a report cannot be written, or would replace anything but a report."""
+def check_target(path: Path, suffix: str) -> None:
+    """Raises `InputError` if a report cannot be written, or would replace anything but a report.
+
+    Args:
+        path: the file.
+        suffix: of the format that it is to hold.
+    """
+    given = path.suffix.lower()
+    if given in SUFFIXES - {suffix}:
+        way = ": for a PDF, print the page from a browser" if given == ".pdf" else ""
+        rule = f"ends in {given}, but would be written as {suffix}{way}"
+        raise InputError([Problem(path=OUTPUT, value=str(path), rule=rule)])
     check_own_file(path, "report", OUTPUT, _is_report)
 
 
@@ -71,8 +87,8 @@ def _is_report(path: Path) -> bool:
         return FAMILY in file.read(HEAD_CHARACTERS)
 
 
-def _write(path: Path, text: str) -> Path:
-    check_target(path)
+def _write(path: Path, suffix: str, text: str) -> Path:
+    check_target(path, suffix)
     with replacing(path, OUTPUT) as draft:
         draft.write_text(text, encoding="utf-8")
     return path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,7 @@ from simulator.units import DAY
 from studies.designs.archive import SAME_WITHIN_FRACTION
 
 MOST_SIZES: Final = 10
-"""Most sizes of each accelerator that are drawn, in addition to the recommended and the cheapest one."""
+"""Most sizes of each accelerator that are drawn, in addition to the recommended one and, for costs, the ends."""
 MOST_CURVES: Final = 3
 """Most accelerators of the front that are compared."""
 LEAST_SIZES: Final = 2
@@ -64,7 +64,10 @@ def scaling(
     names = [best.accelerator, *(name for name in offers if name != best.accelerator)][:MOST_CURVES]
     times = [_time_curve(job, offers[name], best, cloud, fastest) for name in names]
     costs = [_Curve(name, _cheapest(name, answer, best, cloud)) for name in names]
-    return [*_time_figure(times, best), *_cost_figure(_long(costs), best)]
+    left_out = [
+        each for each in dict.fromkeys(offer.accelerator.id for offer in job.offers) if each not in names
+    ]
+    return [*_time_figure(times, best, left_out), *_cost_figure(_long(costs), best, left_out)]
 
 
 def _long(curves: list[_Curve]) -> list[_Curve]:
@@ -77,7 +80,16 @@ def _short_text(curves: list[_Curve]) -> str:
     return f" Not drawn: {', '.join(names)}, with fewer than {LEAST_SIZES} such sizes." if names else ""
 
 
-def _time_figure(known: list[_Curve], best: Design) -> Iterator[LinesFigure]:
+def _left_out_text(names: list[str]) -> str:
+    """The accelerators on offer that are not compared."""
+    return (
+        f" Not compared: {', '.join(names)}; curves are limited to {MOST_CURVES} accelerators of the front."
+        if names
+        else ""
+    )
+
+
+def _time_figure(known: list[_Curve], best: Design, left_out: list[str]) -> Iterator[LinesFigure]:
     curves = _long(known)
     if not curves:
         return
@@ -93,7 +105,7 @@ def _time_figure(known: list[_Curve], best: Design) -> Iterator[LinesFigure]:
         note=(
             "Time to train of the fastest simulated layout with at most this many accelerators, at the recommended ZeRO "
             "stage and regardless of limits; sizes that are not faster than a smaller one are not drawn. "
-            f"Diamond: the recommended design.{dashed}{_short_text(known)}"
+            f"Diamond: the recommended design.{dashed}{_short_text(known)}{_left_out_text(left_out)}"
         ),
         x_label="accelerators",
         quantity="days",
@@ -102,16 +114,16 @@ def _time_figure(known: list[_Curve], best: Design) -> Iterator[LinesFigure]:
     )
 
 
-def _cost_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
+def _cost_figure(curves: list[_Curve], best: Design, left_out: list[str]) -> Iterator[LinesFigure]:
     if not curves:
         return
     yield LinesFigure(
         name="scaling-cost",
         title=_cost_title(curves),
         note=(
-            "Cost of the cheapest simulated design of each size that meets all limits. Sizes between the points may cost "
-            "more or less than both neighbours, because uneven splits of batch and layers cost more. Diamond: the "
-            "recommended design."
+            "Cost of the cheapest simulated design of each size that meets all limits. Of many sizes, the cheapest of "
+            "each group of neighbours is drawn; sizes between the points may cost more, because they split batch or "
+            f"layers unevenly. Diamond: the recommended design.{_left_out_text(left_out)}"
         ),
         is_joined=False,
         x_label="accelerators",
@@ -158,7 +170,7 @@ def curve_of(name: str, fastest: list[tuple[float, _Run]]) -> _Curve:
 
 
 def _cheapest(name: str, answer: Recommendation, best: Design, cloud: DesignCloud) -> tuple[_Run, ...]:
-    """The lowest cost of one accelerator at each size in the study; designs of the front keep the front's figures."""
+    """The lowest cost of one accelerator by size in the study; designs of the front keep the front's figures."""
     found = _least_by_size(cloud, name, cloud.cost_usd, cloud.broken == 0)
     for design in answer.front:
         size = design.plan.num_gpus
@@ -166,11 +178,22 @@ def _cheapest(name: str, answer: Recommendation, best: Design, cloud: DesignClou
         is_same = design.cost_usd <= found.get(size, np.inf) * (1.0 + SAME_WITHIN_FRACTION)
         if design.accelerator == name and is_same:
             found[size] = design.cost_usd
-    sizes = sorted(found)
-    kept = {sizes[row] for row in np.linspace(0, len(sizes) - 1, min(len(sizes), MOST_SIZES)).astype(np.intp)}
-    kept |= {min(sizes, key=found.__getitem__)} if sizes else set()
-    kept |= {best.plan.num_gpus} & found.keys()
+    kept = few_sizes(found) | ({best.plan.num_gpus} & found.keys())
     return tuple((float(size), found[size]) for size in sorted(kept))
+
+
+def few_sizes(costs: Mapping[int, float]) -> set[int]:
+    """Returns the smallest and the largest of many sizes, and the cheapest of each group of neighbours.
+
+    A size that splits the batch or the layers badly would hide what its neighbours cost.
+
+    Args:
+        costs: the cost of each size, in any unit.
+    """
+    sizes = sorted(costs)
+    groups = np.array_split(sizes, min(len(sizes), MOST_SIZES)) if sizes else []
+    cheapest = {min(group.tolist(), key=costs.__getitem__) for group in groups}
+    return cheapest | {*sizes[:1], *sizes[-1:]}
 
 
 def _least_by_size(cloud: DesignCloud, name: str, values: Floats, is_taken: Booleans) -> dict[int, float]:

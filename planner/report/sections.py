@@ -52,7 +52,7 @@ def _key_figures(answer: Recommendation, best: Design) -> Html:
     sure = answer.uncertainty
     cards = [
         _card("Time to train", "time_to_train_days", "days", best, sure.time_to_train_days if sure else None),
-        _card("Cost", "cost_usd", "usd", best, sure.cost_usd if sure else None),
+        _card("Cost", "cost_usd", "usd", best, sure.cost_usd if sure else None, _price_range(best)),
         _card("Energy", "energy_kwh", "kwh", best, None),
         _card("Carbon", "carbon_kgco2e", "kgco2e", best, None),
         _card("Goodput", "goodput_fraction", "fraction", best, sure.goodput_fraction if sure else None),
@@ -61,7 +61,9 @@ def _key_figures(answer: Recommendation, best: Design) -> Html:
     return tag("dl", *cards, class_="cards")
 
 
-def _card(name: str, field: str, quantity: Quantity, best: Design, spread: Spread | None) -> Html:
+def _card(
+    name: str, field: str, quantity: Quantity, best: Design, spread: Spread | None, more: Html | None = None
+) -> Html:
     value: float = getattr(best, field)
     about = tag("dd", "mean", class_="note") if spread else None
     if spread and spread.p5 is not None and spread.p95 is not None:
@@ -70,7 +72,7 @@ def _card(name: str, field: str, quantity: Quantity, best: Design, spread: Sprea
             number(end, text(end, quantity), f"{place}.{name}")
             for name, end in (("p5", spread.p5), ("p95", spread.p95))
         )
-        about = tag("dd", "mean; ", low, " to ", high, " in 9 of 10 runs", class_="note")
+        about = tag("dd", "mean; ", low, " to ", high, " in 9 of 10 replays", class_="note")
     return tag(
         "div",
         tag("dt", name),
@@ -78,7 +80,19 @@ def _card(name: str, field: str, quantity: Quantity, best: Design, spread: Sprea
             "dd", number(value, _with_small_unit(text(value, quantity)), f"{_BEST}.{field}"), class_="figure"
         ),
         about,
+        more,
     )
+
+
+def _price_range(best: Design) -> Html | None:
+    """What the price range of the hardware alone does to the cost; nothing for a single price."""
+    low, high = (
+        number(value, text(value, "usd"), f"{_BEST}.{name}")
+        for name, value in (("cost_low_usd", best.cost_low_usd), ("cost_high_usd", best.cost_high_usd))
+    )
+    if best.cost_low_usd == best.cost_high_usd:
+        return None
+    return tag("dd", low, " to ", high, " over the price range of the hardware", class_="note")
 
 
 def _with_small_unit(shown: str) -> Html:

@@ -323,6 +323,33 @@ def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (
+            ["--output", "board.pdf"],
+            "--output = board.pdf: ends in .pdf, but would be written as .html: for a PDF, print the page from a browser",
+        ),
+        (["--output", "board.PNG"], "--output = board.PNG: ends in .png, but would be written as .html"),
+        (
+            ["--format", "json", "--output", "a.html"],
+            "--output = a.html: ends in .html, but would be written as .json",
+        ),
+    ],
+)
+def test_a_page_or_record_never_has_the_suffix_of_another_format(
+    words: list[str],
+    rule: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(answered()), *words]) == 2
+    assert rule in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_reported_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = StudyStore(tmp_path)
     path = store.create(job(), 1, NOON)

@@ -20,7 +20,7 @@ from planner.report.figures import show_figure
 from planner.report.flips import flips
 from planner.report.front import front_figure
 from planner.report.plots import drawing
-from planner.report.scaling import curve_of, curve_title
+from planner.report.scaling import MOST_SIZES, curve_of, curve_title, few_sizes
 from planner.report.sources import report_of_folder
 from planner.report.units import text
 from planner.sweep.grid import Sweep, run_sweep
@@ -73,6 +73,15 @@ def test_a_picture_of_several_designs_names_the_ranks_of_all() -> None:
     best, others = best_of(report), [each for each in report.answer.front if each != best_of(report)]
     assert named(of(best, 1, 2)) == {"context parallelism"}
     assert named(of(best, 1, 2), of(others[0], 2, 1)) == {"tensor and context parallelism"}
+
+
+def test_the_title_of_the_memory_names_the_fullest_stage() -> None:
+    memory = figure("memory")
+    peaks = [sum(part.value for part in bar.parts) for bar in memory.bars]
+    fullest = memory.bars[peaks.index(max(peaks))]
+    share = human.percent(max(peaks) / fullest.capacity)
+    whose = f"The fullest of {len(peaks)} stages, {fullest.label}," if len(peaks) > 1 else "An accelerator"
+    assert memory.title.startswith(f"{whose} fills {share} of its ")
 
 
 def test_the_note_of_a_single_bar_is_a_sentence() -> None:
@@ -274,6 +283,39 @@ def test_accelerators_of_too_few_sizes_for_a_curve_are_named(tmp_path: Path) -> 
     assert isinstance(lines, LinesFigure)
     assert [line.label for line in lines.lines] == ["h100-sxm5-80gb"]
     assert lines.note.endswith(" Not drawn: a100-sxm4-80gb, with fewer than 2 such sizes.")
+
+
+def test_accelerators_that_are_not_on_the_front_are_named(tmp_path: Path) -> None:
+    offers = {offer.accelerator.id: offer for offer in job().offers}
+    dear = Estimate(low=50.0, mid=50.0, high=50.0)
+    offers["a100-sxm4-80gb"] = offers["a100-sxm4-80gb"].model_copy(update={"rent_usd_per_gpu_hour": dear})
+    objectives = (Objective.TIME, Objective.COST)
+    changed = {"offers": tuple(offers.values()), "limits": Limits(), "objectives": objectives}
+    recommend(
+        job().model_copy(update=changed),
+        seed=1,
+        tracking=False,
+        with_report=False,
+        output=tmp_path / "answer",
+    )
+    report = report_of_folder(tmp_path / "answer").report
+    assert {design.accelerator for design in report.answer.front} == {"h100-sxm5-80gb"}
+    for name in ("scaling", "scaling-cost"):
+        (lines,) = (each for each in report.figures if each.name == name)
+        words = " Not compared: a100-sxm4-80gb; curves are limited to 3 accelerators of the front."
+        assert lines.note.endswith(words)
+
+
+def test_of_many_sizes_those_that_split_well_are_drawn() -> None:
+    """Sizes that are no power of two cost half more, as those of which the last replica gets less work."""
+    powers = [2**power for power in range(6, 12)]
+    costs = {size: float(size) * (1.0 if size in powers else 1.5) for size in range(64, 2_049, 16)}
+    sizes = few_sizes(costs)
+    assert {64, 2_048} <= sizes
+    assert len(sizes) <= MOST_SIZES + 2
+    # Each of ten groups spans 200 sizes; from the second on, no group but those that a power of two is in has one to draw.
+    assert {512, 1_024} <= sizes
+    assert few_sizes({}) == set()
 
 
 def test_an_offer_of_two_sizes_has_its_curves_too(tmp_path: Path) -> None:
