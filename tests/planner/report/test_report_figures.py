@@ -77,6 +77,7 @@ def test_a_picture_of_several_designs_names_the_ranks_of_all() -> None:
 
 def test_the_title_of_the_memory_names_the_fullest_stage() -> None:
     memory = figure("memory")
+    assert isinstance(memory, BarsFigure)
     peaks = [sum(part.value for part in bar.parts) for bar in memory.bars]
     fullest = memory.bars[peaks.index(max(peaks))]
     share = human.percent(max(peaks) / fullest.capacity)
