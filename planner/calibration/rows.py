@@ -100,7 +100,7 @@ def _too_few(counts: Counter[str], reasons: Sequence[str]) -> Problem:
 
 
 def _on_left_out(reasons: Sequence[str]) -> list[str]:
-    return [f"{len(reasons)} rows are not used: {_named(reasons)}."] if reasons else []
+    return [f"Rows that are not used: {len(reasons)} ({_named(reasons)})."] if reasons else []
 
 
 def _on_columns(measured: Path) -> list[str]:

@@ -85,8 +85,9 @@ def _sections(found: Comparison) -> Iterator[str]:
 def _explained(found: Comparison, explanation: Explanation, letter: str) -> Iterator[str]:
     yield f"<h2>Why {letter} differs from A</h2>"
     yield (
-        '<p class="note">Each input alone under the design of A, what all together make beyond their sum, '
-        "and the other design, by the inputs that choose it where answers are compared; the rows sum to the last one.</p>"
+        '<p class="note">First the effect of each input alone with the design of A, then the interaction of all inputs, then '
+        "the effect of the different design; if answers are compared, it is split by the inputs that lead to this design. "
+        "The rows sum to the last one.</p>"
     )
     heads = [words(name) for name in EXPLAINED]
     rows = explanation_rows(explanation, found.metrics, EXPLAINED)

@@ -26,17 +26,14 @@ def show_deep(answer: DeepStep, console: Console) -> None:
         is_good=True,
     )
     sentences(console, answer.differences)
-    title(console, "what a step of the average accelerator goes into: deep, fast")
+    title(console, "Time of an average accelerator: deep depth, fast depth")
     grid(console, _parts(answer, console))
-    title(console, "who waits for whom")
+    title(console, "Waits between accelerators")
     sentences(console, answer.waits)
     if answer.hot_links:
-        title(
-            console,
-            "the links that are waited for longest, and how long by an average accelerator that was played",
-        )
+        title(console, "Links with the longest waits, per average accelerator that was played")
         grid(console, _links(answer))
-    title(console, "notes")
+    title(console, "Notes")
     sentences(console, _notes(answer))
 
 
@@ -66,5 +63,5 @@ def _notes(answer: DeepStep) -> list[str]:
         played = f"Every message of all {human.count(num_gpus)} accelerators was played: {human.count(answer.num_tasks)} tasks."
     slow, hidden = answer.slow[:MOST_SLOW], len(answer.slow) - MOST_SLOW
     more = f"; and {human.count(hidden)} more" if hidden > 0 else ""
-    told = [f"Slow: {'; '.join(slow)}{more}."] if slow else []
+    told = [f"Slower parts: {'; '.join(slow)}{more}."] if slow else []
     return [*told, played, "One step, without failures and random stragglers.", *answer.warnings]

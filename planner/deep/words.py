@@ -63,9 +63,9 @@ def differences_in_words(
         apart = human.duration(abs(deep_s - fast_s))
         yield f"The step is {apart} ({human.percent(abs(deep_s / fast_s - 1.0))}) {longer} than at the fast depth."
     if slow_s >= least_s:
-        yield f"What is slow makes it {human.duration(slow_s)} longer."
+        yield f"Slow parts make it {human.duration(slow_s)} longer."
     if shared_s >= least_s:
-        yield f"Flows that share links make it {human.duration(shared_s)} longer than if each had its links for itself."
+        yield f"Shared links make it {human.duration(shared_s)} longer than if every flow had its links to itself."
     for name in sorted(beyond_s, key=lambda name: -abs(beyond_s[name])):
         seconds = beyond_s[name]
         if seconds > 0.0:
@@ -171,7 +171,7 @@ def waits_in_words(
         *_computing_in_words(found, _called(found, played.names, played.stages), played.weights, step_s),
         *_traffic_in_words(found, played, plan, least_s),
     ]
-    yield from told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
+    yield from told or ["No accelerator waits for another: all traffic is hidden behind computation."]
 
 
 def _computing_in_words(

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.input.problems import shown
-from planner.text.human import count, digits, percent, signed_percent, whole_percent
+from planner.text.human import count, counted, digits, percent, signed_percent, whole_percent
 from planner.validation.comparison import Choice, MemoryVerdicts, Score
 from planner.validation.report import (
     MemoryScore,
@@ -141,7 +141,7 @@ def _show_choices(found: Sequence[Choice], console: Console) -> None:
     rank = mean_rank_correlation(found)
     ranked = "" if math.isnan(rank) else f"; mean rank correlation {rank:.2f}"
     table = _table(
-        f"Choice among measured designs of the same job: {len(found)} jobs, mean regret of the simulated choice "
+        f"Choice among measured designs of the same job: {counted(len(found), 'job')}, mean regret of the simulated choice "
         f"{percent(mean_regret_fraction(found))}{ranked}",
         "largest regrets",
         "designs",
@@ -186,11 +186,11 @@ def _verdict_text(verdicts: MemoryVerdicts) -> str:
         return "No run has the data needed to check simulated memory."
     rows = f" ({', '.join(verdicts.too_large_rows[:MOST_ROWS])}{', ...' if wrong > MOST_ROWS else ''})"
     return (
-        f"Of {count(ran)} runs that fit in memory, {count(verdicts.num_ran_and_fit)} are simulated to fit. "
-        f"{count(wrong)} are not{rows if wrong else ''}, {count(verdicts.num_ran_but_far_too_large)} of them by more than 5%. "
-        f"{count(unknown)} do not state their recomputation and would not fit without it. With headroom for "
-        f"fragmentation, {count(verdicts.num_ran_but_refused_as_plan)} would be refused as plans. Of {count(failed)} runs "
-        f"that ran out of memory, {count(verdicts.num_out_of_memory_and_too_large)} are simulated as too large."
+        f"Of {counted(ran, 'run')} that fit in memory: simulated to fit: {count(verdicts.num_ran_and_fit)}; simulated as too "
+        f"large: {count(wrong)}{rows if wrong else ''}, by more than 5 %: {count(verdicts.num_ran_but_far_too_large)}; "
+        f"recomputation not stated, and too large without it: {count(unknown)}; refused as plans, with headroom for "
+        f"fragmentation: {count(verdicts.num_ran_but_refused_as_plan)}. Of {counted(failed, 'run')} out of memory, simulated "
+        f"as too large: {count(verdicts.num_out_of_memory_and_too_large)}."
     )
 
 

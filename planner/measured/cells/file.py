@@ -91,6 +91,8 @@ COLUMNS = (*WORDS, *COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT)
 """All columns that are read."""
 LIKENESS = 0.7
 """Smallest similarity of two names, by `difflib`, at which one counts as a misspelling of the other."""
+_SHORT_NAMES = {"mbs": "micro_batch", "gbs": "global_batch"}
+"""What frameworks and `--plan` call some columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +169,8 @@ def _head(records: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _meant(name: str, lacking: Sequence[str]) -> str | None:
+    if (known := _SHORT_NAMES.get(name.lower())) in lacking:
+        return known
     return next(iter(difflib.get_close_matches(name.lower()[:100], lacking, n=1, cutoff=LIKENESS)), None)
 
 

@@ -184,6 +184,12 @@ def test_a_row_that_the_others_do_not_explain_is_named(tmp_path: Path, rows: Row
     assert clocks.value == pytest.approx(TRUE_CONSTANTS[ConstantName.SUSTAINED_FRACTION], rel=0.1)
 
 
+def test_rows_that_are_not_used_are_counted_with_the_reason(tmp_path: Path, rows: Rows) -> None:
+    without = {**rows[8], "step_time_s": ""}
+    found = calibrate(written(tmp_path, [*rows[:8], without]))
+    assert "Rows that are not used: 1 (1 x no step time)." in found.warnings
+
+
 def test_a_second_accelerator_with_too_few_rows_is_left_out_and_said(tmp_path: Path, rows: Rows) -> None:
     slower = 4.0 * float(str(rows[0]["step_time_s"]))  # an A100 has less than a third of the peak of an H100
     other = {**rows[0], "id": "other", "gpu": "A100-80GB", "step_time_s": slower}

@@ -75,7 +75,7 @@ class TestAnswer:
         usual, slow = answered(capsys, job), answered(capsys, job, "--speed", "5=0.5")
         assert slow.slow_parts_s == pytest.approx(slow.step_time_s - usual.step_time_s)
         assert slow.slow == ("accelerator 5 at 0.5 of the usual speed",)
-        assert any(sentence.startswith("What is slow makes it") for sentence in slow.differences)
+        assert any(sentence.startswith("Slow parts make it") for sentence in slow.differences)
         # Accelerator 5 is played for the second block of four of stage 0: two roles of two stages, of 28 and 4 each.
         assert [(role.stage, role.accelerator, role.stands_for, role.speed) for role in slow.roles] == [
             (0, 0, 28, 1.0),
@@ -156,11 +156,12 @@ class TestAnswer:
         for text in (
             "a step (",
             "at the fast depth)",
-            "Who waits for whom",
+            "Time of an average accelerator: deep depth, fast depth",
+            "Waits between accelerators",
             "for traffic of tensor parallelism on average",
             "for stage 0, accelerator 5 to compute",
-            "links that are waited for longest",
-            "Slow: accelerator 5 at 0.5 of the usual speed.",
+            "Links with the longest waits, per average accelerator that was played",
+            "Slower parts: accelerator 5 at 0.5 of the usual speed.",
             "4 of 64 accelerators were played",
         ):
             assert text in told
@@ -230,7 +231,7 @@ class TestDifferences:
         case = FEW["pipeline"]
         slow = DeepRequest(plan=case.plan, faults=Faults(speed={1: 0.5}))
         told = simulate_deep(case.job, slow).answer.differences
-        assert "What is slow makes it" in told[1]
+        assert "Slow parts make it" in told[1]
         assert not [sentence for sentence in told if "longer;" in sentence]
 
     @pytest.mark.parametrize("name", ["8b b200 sharded weights", "tensor and data"])

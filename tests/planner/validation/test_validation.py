@@ -238,6 +238,29 @@ class TestCommand:
             in capsys.readouterr().out
         )
 
+    def test_short_names_of_frameworks_are_known_as_columns_that_may_be_meant(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cells = {name: value for name, value in LLAMA_8B.items() if name != "global_batch"}
+        path = written(tmp_path, {**cells, "step_time_s": "", "micro_batch": 1, "GBS": 128, "mbs": 1})
+        assert main(["validate", "--measured", str(path)]) == OK
+        # There is a column micro_batch, so that mbs cannot stand for it.
+        assert (
+            "Unknown columns, ignored: 'GBS' (did you mean global_batch?), 'mbs'\n" in capsys.readouterr().out
+        )
+
+    def test_single_jobs_and_runs_are_counted_in_the_singular(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        one = {**LLAMA_8B, "recompute": "none", "micro_batch": 1}
+        other = {**one, "id": "b", "micro_batch": 2, "step_time_s": 11.0, "peak_mem_gib_per_gpu": 70}
+        assert main(["validate", "--measured", str(written(tmp_path, one, other))]) == OK
+        told = " ".join(capsys.readouterr().out.split())
+        assert "same job: 1 job, mean regret" in told
+        assert re.search(
+            r"Of \d runs that fit in memory: simulated to fit: \d; simulated as too large: \d", told
+        )
+
     def test_a_publication_that_dates_the_framework_is_no_unread_column(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
