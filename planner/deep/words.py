@@ -90,9 +90,9 @@ def _why_longer(name: str, plan: Plan, *, is_shared: bool) -> str:
         case "shard_comm_s":
             return "gradients are reduced behind the last of a group of micro-batches, and the fast depth takes the mean of all"
         case "gradient_sync_s":
-            return "here all waits for what replicas exchange count, in the fast depth by how much the step is longer for them"
+            return "here all waits for traffic of replicas count; the fast depth counts only what makes the step longer"
         case "pipeline_bubble_s":
-            return "here waits for a stage that waits for traffic itself are bubbles"
+            return "here a wait for a stage that itself waits for traffic is a bubble"
         case _:
             return ""
 
@@ -100,9 +100,9 @@ def _why_longer(name: str, plan: Plan, *, is_shared: bool) -> str:
 def _why_shorter(name: str, plan: Plan) -> str:
     """Returns why a part may take less time at the deep depth; empty if no cause is known."""
     if exchanged := _exchanged(name, plan):
-        return f"here {exchanged} count only where their rank waits for nothing later meanwhile"
+        return f"here {exchanged} count only while their rank waits for nothing that ends later"
     if name == "pipeline_bubble_s" and plan.pipeline_parallel > 1:
-        return "waits for the traffic of the own stage and of replicas are not bubbles here"
+        return "here waits for traffic within the stage and of its replicas are not bubbles"
     return ""
 
 
