@@ -15,7 +15,7 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from planner.answer.destination import Destination
 from planner.explain.infeasible import explain
-from planner.input.arguments import check_choice, check_functions, check_text, path_given
+from planner.input.arguments import check_choice, check_functions, check_text, path_given, refused
 from planner.input.given import checked_job
 from planner.job.unused_search import search_notes
 from planner.notes.hardware_notes import hardware_notes
@@ -137,6 +137,8 @@ def _check_store(tracking_uri: str | None, experiment: str) -> None:
     if tracking_uri is not None:
         check_text(tracking_uri, "tracking_uri")
     check_text(experiment, "experiment")
+    if not experiment.strip():
+        raise refused("experiment", experiment, "must not be empty")
     asked_store(tracking_uri)
 
 

@@ -100,6 +100,9 @@ def explain_space(
         job: the question.
         simulate_up_to: a space of more designs is counted by rules and bounds, without simulating all of it.
         with_fewest: whether the smallest cluster that keeps the limits is looked for.
+
+    Raises:
+        InputError: `job` is no job.
     """
     check_job(job)
     space = pruned_space(job)

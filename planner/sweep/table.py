@@ -19,7 +19,11 @@ BROKEN = "broken_constraint"
 
 
 def sweep_rows(sweep: Sweep, points: Iterable[SweepPoint]) -> list[Row]:
-    """Returns one row per design, in the order of the sweep; sizes at which nothing fits have no rows."""
+    """Returns one row per design, in the order of the sweep; sizes at which nothing fits have no rows.
+
+    Raises:
+        InputError: `sweep` is no sweep.
+    """
     check_kind(sweep, "sweep", Sweep, "must be a Sweep, such as load_sweep returns")
     return [row for point in points for row in point_rows(sweep, point)]
 

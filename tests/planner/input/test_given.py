@@ -90,6 +90,7 @@ def test_overrides_that_are_no_texts_are_refused(overrides: object) -> None:
         ("output", 5, "must be the path of a folder"),
         ("tracking_uri", 5, "must be text"),
         ("experiment", None, "must be text"),
+        ("experiment", " ", "must not be empty"),
         ("progress", None, "must be a function"),
         ("should_stop", True, "must be a function"),
         ("clock", "now", "must be a function"),

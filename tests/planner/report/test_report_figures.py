@@ -80,6 +80,7 @@ def test_the_title_of_the_memory_names_the_fullest_stage() -> None:
     assert isinstance(memory, BarsFigure)
     peaks = [sum(part.value for part in bar.parts) for bar in memory.bars]
     fullest = memory.bars[peaks.index(max(peaks))]
+    assert fullest.capacity is not None
     share = human.percent(max(peaks) / fullest.capacity)
     whose = f"The fullest of {len(peaks)} stages, {fullest.label}," if len(peaks) > 1 else "An accelerator"
     assert memory.title.startswith(f"{whose} fills {share} of its ")
