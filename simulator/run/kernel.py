@@ -109,16 +109,16 @@ def num_interruptions(state: RunState) -> int:
 def next_interruption(design: RunDesign, luck: np.uint64, state: RunState) -> tuple[int, bool]:
     """Returns what ends this up-time, and whether the fast level of saves survives it."""
     serial = num_interruptions(state)
-    kind = kind_of(design, luck, serial, 1.0)
-    return kind, fast_survives(design, luck, serial, kind)
+    kind = kind_of(design, uniform(luck, KIND, serial), 1.0)
+    return kind, fast_survives(design, uniform(luck, SURVIVAL, serial), kind)
 
 
 @inlined
-def kind_of(design: RunDesign, luck: np.uint64, serial: int, most_share: float) -> int:
+def kind_of(design: RunDesign, unit: float, most_share: float) -> int:
     """Returns what interrupts the run; planned interruptions have the uppermost share, which `most_share` can exclude."""
     if design.kind_share[0] >= most_share:
         return 0
-    left = most_share * uniform(luck, KIND, serial) - design.kind_share[0]
+    left = most_share * unit - design.kind_share[0]
     kind = 0
     while left >= 0.0 and kind < PLANNED:
         kind += 1
@@ -127,10 +127,9 @@ def kind_of(design: RunDesign, luck: np.uint64, serial: int, most_share: float) 
 
 
 @inlined
-def fast_survives(design: RunDesign, luck: np.uint64, serial: int, kind: int) -> bool:
-    """Returns whether the fast level of saves, or a replica, survives an interruption."""
-    survival = design.kind_fast_survival[kind]
-    return survival == 1.0 or uniform(luck, SURVIVAL, serial) < survival
+def fast_survives(design: RunDesign, unit: float, kind: int) -> bool:
+    """Returns whether the fast level of saves, or a replica, survives an interruption, by a number drawn from 0 to 1."""
+    return unit < design.kind_fast_survival[kind]
 
 
 @inlined
@@ -226,8 +225,8 @@ def come_back(
         if left_s >= wait_s + restart_s + load_s or serial + 2 >= MAX_FAILURES:
             return
         state.num_failures += 1.0
-        kind = kind_of(design, luck, serial + 1, 1.0 - design.kind_share[PLANNED])
-        if is_fast_alive and not fast_survives(design, luck, serial + 1, kind):
+        kind = kind_of(design, uniform(luck, KIND, serial + 1), 1.0 - design.kind_share[PLANNED])
+        if is_fast_alive and not fast_survives(design, uniform(luck, SURVIVAL, serial + 1), kind):
             is_fast_alive = state.is_live = False
             _lose_writing(state)
             _restore(state.durable_s, state.num_saved_durable, state)

@@ -7,14 +7,12 @@ last repair time, as with infinitely many servers (M/G/inf).
 
 from __future__ import annotations
 
-from simulator.compiled import compiled, inlined
-from simulator.run.columns import FOREVER_S
+from simulator.compiled import compiled_uncounted, inlined
+from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR
 from simulator.run.state import FloatArray, RunDesign, RunState
 
-_FOREVER_S = FOREVER_S
 
-
-@compiled
+@compiled_uncounted
 def replacement_wait_s(
     design: RunDesign, num_nodes: float, now_s: float, state: RunState, returns_s: FloatArray
 ) -> float:
@@ -24,17 +22,17 @@ def replacement_wait_s(
     """
     if num_nodes == 0.0:
         return 0.0
-    if design.num_spares >= _FOREVER_S:
+    if design.num_spares >= FOREVER_S:
         return design.spare_wait_s
     while state.num_in_repair > 0 and returns_s[state.oldest_repair] <= now_s:
-        _take_back(state, returns_s)
+        _take_back(state)
     num_missing = int(min(num_nodes, num_nodes - state.spares_left))
     for _ in range(int(num_nodes)):
         _send_to_repair(now_s + design.repair_s, state, returns_s)
     if num_missing <= 0:
         return design.spare_wait_s
     num_before = int(state.num_awaited) + num_missing
-    last = (state.oldest_repair + min(num_before, state.num_in_repair) - 1) % returns_s.shape[0]
+    last = (state.oldest_repair + min(num_before, state.num_in_repair) - 1) % MAX_NODES_IN_REPAIR
     back_s: float = returns_s[last] - now_s + design.spare_wait_s
     if back_s >= design.queue_wait_s:
         return design.queue_wait_s
@@ -43,8 +41,8 @@ def replacement_wait_s(
 
 
 @inlined
-def _take_back(state: RunState, returns_s: FloatArray) -> None:
-    state.oldest_repair = (state.oldest_repair + 1) % returns_s.shape[0]
+def _take_back(state: RunState) -> None:
+    state.oldest_repair = (state.oldest_repair + 1) % MAX_NODES_IN_REPAIR
     state.num_in_repair -= 1
     state.spares_left += 1.0
     state.num_awaited = max(0.0, state.num_awaited - 1.0)
@@ -52,8 +50,8 @@ def _take_back(state: RunState, returns_s: FloatArray) -> None:
 
 @inlined
 def _send_to_repair(return_s: float, state: RunState, returns_s: FloatArray) -> None:
-    if state.num_in_repair == returns_s.shape[0]:
-        _take_back(state, returns_s)
-    returns_s[(state.oldest_repair + state.num_in_repair) % returns_s.shape[0]] = return_s
+    if state.num_in_repair == MAX_NODES_IN_REPAIR:
+        _take_back(state)
+    returns_s[(state.oldest_repair + state.num_in_repair) % MAX_NODES_IN_REPAIR] = return_s
     state.num_in_repair += 1
     state.spares_left -= 1.0

@@ -9,17 +9,18 @@ their mean times. Every design meets the same luck, so more spares give shorter 
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from simulator.compiled import compiled, inlined
+from simulator.compiled import compiled_uncounted, inlined
 from simulator.row_sums import sum_columns
 from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR, Interruption, Runs, over_kinds
-from simulator.run.draws import RESTART_TIME, UP_TIME, exponential, luck_of
+from simulator.run.draws import KIND, RESTART_TIME, SURVIVAL, UP_TIME, exponential, luck_of, uniform
 from simulator.run.kernel import PLANNED, fast_survives, kind_of
 from simulator.run.pool import replacement_wait_s
-from simulator.run.state import STATE, FloatArray, Records, RunDesign, RunState, designs_of, record_type
+from simulator.run.state import STATE, FloatArray, Records, RunDesign, designs_of, record_type
 from simulator.table import Floats, Integers
 
 MOST_OF_A_RUN = 1024
@@ -36,6 +37,8 @@ MANY_NODES = 8.0
 SEED = 1
 _NEVER_S = FOREVER_S**2
 """A recovery during which all played interruptions happen: so long that no share of it is meaningful."""
+_NUM_PURPOSES = 4
+"""Purposes of draws from up-times to survivals (`simulator.run.draws`)."""
 _LEAST_REPAIR_S = 1.0
 """Divisor for a wait for the queue where repairs take no time."""
 
@@ -52,9 +55,41 @@ class Pool(Protocol):
     """The recovery after the wait."""
     num_played: int
     """Interruptions to be played."""
+    num_left: int
+    """Interruptions that are still to be played."""
     sums_s: MutableSequence[float]
     """Sums of waits."""
     num_waits: MutableSequence[float]
+
+
+class Memory(NamedTuple):
+    """What the kernel works with."""
+
+    rows: Integers
+    """Designs that are still played, `(n,)`."""
+    states: Records
+    """The run that is played, and one of which nothing is played, `(2,)`."""
+    returns_s: FloatArray
+    """Ring of nodes in repair (`simulator.run.pool`)."""
+    key: npt.NDArray[np.uint64]
+    """Key of all draws of the replication, `(1,)`."""
+    draws: FloatArray
+    """Its draws, `(4, k)`, one row for each purpose."""
+    num_drawn: Integers
+    """How many are drawn yet, `(4,)`."""
+
+    @classmethod
+    def of(cls, pools: Records) -> Self:
+        """Returns memory for as many draws as pools can need: a recovery may last for as many interruptions as are played."""
+        num_draws = 2 * pools["num_played"].max()
+        return cls(
+            rows=np.arange(len(pools)),
+            states=np.zeros(2, dtype=STATE),
+            returns_s=np.zeros(MAX_NODES_IN_REPAIR),
+            key=np.zeros(1, dtype=np.uint64),
+            draws=np.empty((_NUM_PURPOSES, num_draws)),
+            num_drawn=np.zeros(_NUM_PURPOSES, dtype=np.int64),
+        )
 
 
 POOL = record_type(Pool)
@@ -74,7 +109,7 @@ def played_wait_s(runs: Runs, up_time_s: Floats, expected_s: Floats) -> Floats:
         expected_s: waits after kinds that did not occur, `(n, 4)`.
     """
     pools = _pools(runs, up_time_s)
-    _play_pools(designs_of(runs), pools)
+    _play_pools(designs_of(runs), pools, Memory.of(pools))
     sums_s, num_waits = pools["sums_s"], pools["num_waits"]
     missing_s = np.divide(sums_s, num_waits, out=np.zeros(sums_s.shape), where=num_waits > 0.0)
     missing_s = np.minimum(missing_s, _NEVER_S)
@@ -94,7 +129,7 @@ def _pools(runs: Runs, up_time_s: Floats) -> Records:
         + runs.kind_fast_survival * runs.fast_load_s[:, None]
         + (1.0 - runs.kind_fast_survival) * runs.durable_load_s[:, None]
     )
-    pools["num_played"] = _num_played(runs, apart_s)
+    pools["num_played"] = pools["num_left"] = _num_played(runs, apart_s)
     return pools
 
 
@@ -120,72 +155,68 @@ def _apart_on_way_back_s(runs: Runs) -> Floats:
     return np.asarray(np.divide(runs.mtbf_s, unplanned, out=np.full(len(runs), FOREVER_S), where=can_fail))
 
 
-@compiled
-def _play_pools(designs: Records, pools: Records) -> None:
-    """Sums waits and their counts by kind."""
-    states, unplayed = np.zeros(1, dtype=STATE), np.zeros(1, dtype=STATE)
-    returns_s = np.zeros(MAX_NODES_IN_REPAIR)
-    for row in range(len(designs)):
-        pool = pools[row]
-        num_left, replication = pool.num_played, 0
-        while num_left > 0:
-            states[0] = unplayed[0]
-            states[0].spares_left = designs[row].num_spares
-            most = min(num_left, MOST_OF_A_RUN) if pool.is_part else num_left
-            luck = luck_of(SEED, replication)
-            num_met = _play_pool(designs[row], pool, luck, most, states[0], returns_s)
-            num_left -= 1 + num_met  # runs without any interruption end, too
-            replication += 1
+@compiled_uncounted
+def _play_pools(designs: Records, pools: Records, memory: Memory) -> None:
+    """Sums waits and their counts by kind, one replication after another, whose luck is drawn once for all designs."""
+    rows, state, num_rows, replication = memory.rows, memory.states[0], len(designs), 0
+    while num_rows > 0:
+        memory.key[0] = luck_of(SEED, replication)
+        for purpose in range(_NUM_PURPOSES):
+            memory.num_drawn[purpose] = 0
+        num_unfinished = 0
+        for row in rows[:num_rows]:
+            pool = pools[row]
+            memory.states[0] = memory.states[1]
+            state.spares_left = designs[row].num_spares
+            most = min(pool.num_left, MOST_OF_A_RUN) if pool.is_part else pool.num_left
+            # Runs without any interruption end, too.
+            pool.num_left -= 1 + _play_pool(designs[row], pool, most, memory)
+            if pool.num_left > 0:
+                rows[num_unfinished] = row
+                num_unfinished += 1
+        num_rows, replication = num_unfinished, replication + 1
 
 
-@compiled
-def _play_pool(
-    design: RunDesign, pool: Pool, luck: np.uint64, most: int, state: RunState, returns_s: FloatArray
-) -> int:
+@compiled_uncounted
+def _play_pool(design: RunDesign, pool: Pool, most: int, memory: Memory) -> int:
     """Plays up-times and recoveries up to an up-time or to `most` interruptions; returns their number."""
+    state = memory.states[0]
     up_s, serial, index = 0.0, 0, 0
     while serial < most:
-        unit_s = design.mtbf_s * exponential(luck, UP_TIME, index)
+        unit_s = design.mtbf_s * _drawn(memory, UP_TIME, index)
         up_s, index = up_s + unit_s, index + 1
         if not pool.is_part and up_s >= pool.up_time_s:
             break
         state.wall_s += unit_s
-        serial = _come_back(design, pool, luck, serial, most, state, returns_s)
+        serial = _come_back(design, pool, serial, most, memory)
     return serial
 
 
 @inlined
-def _come_back(
-    design: RunDesign,
-    pool: Pool,
-    luck: np.uint64,
-    serial: int,
-    most: int,
-    state: RunState,
-    returns_s: FloatArray,
-) -> int:
+def _come_back(design: RunDesign, pool: Pool, serial: int, most: int, memory: Memory) -> int:
     """Plays a recovery, anew after each interruption; returns the number of interruptions by its end."""
+    state, returns_s = memory.states[0], memory.returns_s
     first_counted = MOST_OF_A_RUN // 2 if pool.is_part else 0
     unplanned = 1.0 - design.kind_share[PLANNED]
-    kind = kind_of(design, luck, serial, 1.0)
+    kind = kind_of(design, _drawn(memory, KIND, serial), 1.0)
     state.num_awaited = 0.0
     goes_on = design.kind_goes_on[kind] > 0.0
     while True:
-        goes_on = goes_on and fast_survives(design, luck, serial, kind)
+        goes_on = goes_on and fast_survives(design, _drawn(memory, SURVIVAL, serial), kind)
         first, start_s = kind, state.wall_s
         num_nodes = 0.0 if goes_on else design.kind_nodes[kind]
         nodes_at_s = start_s + replacement_wait_s(design, num_nodes, start_s, state, returns_s)
         last = serial + pool.num_played
-        fails_at_s = start_s + _until_failure_s(luck, serial, pool.apart_s)
+        fails_at_s = start_s + _until_failure_s(memory, serial, pool.apart_s)
         serial += 1
         while fails_at_s < nodes_at_s:
             if serial > last:
                 nodes_at_s = np.inf
                 break
-            kind = kind_of(design, luck, serial, unplanned)
+            kind = kind_of(design, _drawn(memory, KIND, serial), unplanned)
             wait_s = replacement_wait_s(design, design.kind_nodes[kind], fails_at_s, state, returns_s)
             nodes_at_s = max(nodes_at_s, fails_at_s + wait_s)
-            fails_at_s += _until_failure_s(luck, serial, pool.apart_s)
+            fails_at_s += _until_failure_s(memory, serial, pool.apart_s)
             serial += 1
         if serial > first_counted and num_nodes == design.kind_nodes[first]:
             pool.sums_s[first] += nodes_at_s - start_s
@@ -194,9 +225,20 @@ def _come_back(
         if serial >= most or fails_at_s >= state.wall_s:
             return serial
         state.wall_s = fails_at_s
-        kind = kind_of(design, luck, serial, unplanned)
+        kind = kind_of(design, _drawn(memory, KIND, serial), unplanned)
 
 
 @inlined
-def _until_failure_s(luck: np.uint64, serial: int, apart_s: float) -> float:
-    return apart_s * exponential(luck, RESTART_TIME, serial) if apart_s < FOREVER_S else np.inf
+def _until_failure_s(memory: Memory, serial: int, apart_s: float) -> float:
+    return apart_s * _drawn(memory, RESTART_TIME, serial) if apart_s < FOREVER_S else np.inf
+
+
+@inlined
+def _drawn(memory: Memory, purpose: int, index: int) -> float:
+    """Returns a number of the replication, drawn when it is first needed: of mean 1 for a time, otherwise in [0, 1)."""
+    while memory.num_drawn[purpose] <= index:
+        number = memory.num_drawn[purpose]
+        draw = exponential if purpose <= RESTART_TIME else uniform
+        memory.draws[purpose, number] = draw(memory.key[0], purpose, number)
+        memory.num_drawn[purpose] += 1
+    return memory.draws[purpose, index]

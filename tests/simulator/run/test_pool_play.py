@@ -14,7 +14,7 @@ from simulator.run.columns import MAX_NODES_IN_REPAIR, RunColumns, Runs
 from simulator.run.course import Course
 from simulator.run.events import expected_goodput, expected_ledger, simulate_runs
 from simulator.run.pool import replacement_wait_s
-from simulator.run.pool_play import played_wait_s
+from simulator.run.pool_play import Memory, played_wait_s
 from simulator.run.state import STATE, designs_of
 from simulator.table import Floats
 from simulator.units import DAY, HOUR
@@ -156,11 +156,25 @@ def test_kinds_that_never_strike_keep_what_was_expected() -> None:
     assert found[1] > HOUR
 
 
-def test_a_run_waits_the_same_in_any_company() -> None:
-    rows = Runs.of(runs_of(work_s=1e7, num_spares=[0, 3, 9, 27]))
+@pytest.mark.parametrize("fails_during_restart", [False, True])
+def test_a_run_waits_the_same_in_any_company(fails_during_restart: bool) -> None:
+    # Runs of 10 to 10,000 up-times, so that they need different numbers of draws and of replications.
+    work_s, spares = [1.8e4, 1e5, 1e6, 1.8e7], [0, 3, 9, 27]
+    rows = Runs.of(runs_of(work_s=work_s, num_spares=spares, fails_during_restart=fails_during_restart))
     together = waits_s(rows)
     for row in range(4):
         assert (waits_s(rows.take(np.array([row])))[0] == together[row]).all()
+
+
+def test_a_recovery_that_lasts_for_all_interruptions_has_draws_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The first nine failed nodes are replaced; then nodes fail until none comes back.
+    memories, of = [], Memory.of
+    monkeypatch.setattr(Memory, "of", lambda pools: memories.append(of(pools)) or memories[-1])
+    waits_s(Runs.of(runs_of(num_spares=9, repair_s=1e12, queue_wait_s=1e15, fails_during_restart=True)))
+    num_drawn, num_draws = memories[0].num_drawn.max(), memories[0].draws.shape[1]
+    assert num_draws // 2 < num_drawn <= num_draws
 
 
 def test_more_spares_wait_less() -> None:
