@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from scipy.special import ndtri
 
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable, distinct_layouts
@@ -196,9 +197,10 @@ class Slowdowns:
 
 def quantile_s(run: RunTable, slowdowns: Slowdowns, probability: float) -> Floats:
     """Returns the wall time that runs that end stay below with a probability, `(n,)`."""
-    later_s, found_s = _later_s(run), np.empty(len(run))
-    start_s = later_s * slowdowns.quantile(probability)
-    quantiles(_spread_of(run, slowdowns), 1.0 - probability, start_s, Memory.empty(), found_s)
+    found_s, slower = np.empty(len(run)), slowdowns.quantile(probability)
+    quantiles(
+        _spread_of(run, slowdowns), 1.0 - probability, ndtri(probability), slower, Memory.empty(), found_s
+    )
     return run.initialization_s + found_s
 
 

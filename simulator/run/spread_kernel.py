@@ -105,14 +105,18 @@ def exceedances(spread: RunSpread, limit_s: Floats, memory: Memory, result: Floa
 
 
 @compiled_uncounted
-def quantiles(spread: RunSpread, risk: float, start_s: Floats, memory: Memory, result: Floats) -> None:
-    """Fills in the time that runs exceed with a probability, searched from `start_s` on, `(n,)` each.
+def quantiles(
+    spread: RunSpread, risk: float, normal: float, slower: Floats, memory: Memory, result: Floats
+) -> None:
+    """Fills in the time that runs exceed with a probability, `(n,)`.
 
-    Newton steps on the logarithm of the probability, inside the bracket of the quantile.
+    Newton steps on the logarithm of the probability, inside the bracket of the quantile. The first guess needs the quantiles of
+    the standard normal distribution and, about, of the slow-down over its mean, `(n,)`.
     """
     for row in range(len(result)):
         _prepare(spread, row, memory.moments)
-        low_s, high_s, time_s = 0.0, np.inf, start_s[row]
+        low_s, high_s = 0.0, np.inf
+        time_s = _first_guess_s(spread.calm_s[row], normal, slower[row], memory.moments)
         for step in range(_MOST_STEPS):
             found, density = _exceedance(spread, row, time_s, memory)
             excess = math.log(max(found, _NOTHING) / risk)
@@ -133,6 +137,19 @@ def quantiles(spread: RunSpread, risk: float, start_s: Floats, memory: Memory, r
             if high_s - low_s < _CLOSE * time_s:
                 break
         result[row] = time_s
+
+
+@inlined_uncounted
+def _first_guess_s(calm_s: float, normal: float, slower: float, moments: Floats) -> float:
+    """Returns a quantile as if it were as far from the mean as those of slow-down and delays together, at a right angle.
+
+    That of the delays follows from their first three moments (Cornish and Fisher, 1938).
+    """
+    mean_s = calm_s + moments[0, _SUM_MEAN] + moments[1, _SUM_MEAN]
+    variance = max(_NOTHING, moments[0, _SUM_VARIANCE] + moments[1, _SUM_VARIANCE])
+    third = moments[0, _SUM_THIRD] + moments[1, _SUM_THIRD]
+    delayed_s = normal * math.sqrt(variance) + (normal**2 - 1.0) / 6.0 * third / variance
+    return mean_s + math.hypot((slower - 1.0) * mean_s, delayed_s)
 
 
 @inlined_uncounted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from simulator.run import spread_kernel
 from simulator.run.spread_kernel import Memory, RunSpread, exceedances, quantiles
@@ -45,7 +46,7 @@ def random_runs() -> RunSpread:
 @pytest.mark.parametrize("risk", [0.5, 0.05, 1e-3, 1e-5])
 def test_what_is_left_out_matters_little(risk: float, monkeypatch: pytest.MonkeyPatch) -> None:
     runs, late_s, told, whole = random_runs(), *(np.empty(NUM_RUNS) for _ in range(3))
-    quantiles(runs, risk, 1.1 * runs.calm_s, Memory.empty(), late_s)
+    quantiles(runs, risk, ndtri(1.0 - risk), np.full(NUM_RUNS, 1.1), Memory.empty(), late_s)
     exceedances(runs, late_s, Memory.empty(), told)
     # As Python, the kernel reads what is set here: no delays are slight, and no tails too far to be worked out.
     monkeypatch.setattr(spread_kernel, "_SLIGHT", 0.0)
