@@ -5,7 +5,7 @@
     such that one way for each job, inside its window
               at any hour: nodes in use <= nodes of the lots that are there, or nodes that can be rented
               at any hour: idle power of the nodes at the site + power of running jobs above it <= power_w
-              lots with nodes <= max_lots; nodes of all lots <= max_nodes; capital and budget
+              lots with nodes <= max_lots; nodes of the lots that are there <= max_nodes; capital and budget
               pools that are one supply at rising sizes: one of them has nodes, and at least its least_nodes
 
 Redundant cuts tighten the bound: within any window of time, the node-hours of jobs that must run there fit the lots; the
@@ -174,7 +174,9 @@ class _Model:
             self.model.add_cumulative(intervals, demands, pool.max_nodes)
             return
         lots = self.lot_nodes[index]
-        self.model.add(sum(lots) <= pool.max_nodes * self.is_used[index])
+        # Nodes of a term go back at its end, so later terms may have as many again.
+        num_fleets = 1 if pool.kind == "bought" else len(lots)
+        self.model.add(sum(lots) <= pool.max_nodes * num_fleets * self.is_used[index])
         self.model.add(sum(lots) >= pool.least_nodes * self.is_used[index])
         for number in mine:
             self.model.add_implication(self.is_taken[number], self.is_used[index])

@@ -40,7 +40,7 @@ class Pool:
     kind: PoolKind
     """Whether nodes are bought, reserved for a term, or rented while a job runs."""
     max_nodes: int
-    """Most nodes of all lots together, or most nodes rented at once."""
+    """Most nodes at once: of all lots that are there, or rented. Bought nodes stay, so all their lots count together."""
     least_nodes: int = 0
     """Least nodes of all lots together, if any lot has nodes."""
     lots: tuple[Lot, ...] = ()
@@ -181,8 +181,8 @@ def broken_rules(problem: PurchaseProblem, choice: Choice) -> tuple[str, ...]:
             for window, way, start in zip(problem.windows, choice.ways, choice.starts_h, strict=True)
         ),
         "node_delivery": any(used > there for pool, _, used, there in held if not is_rented[pool]),
-        "node_supply": any(used > problem.pools[pool].max_nodes for pool, _, used, _ in held)
-        or any(not _is_supplied(problem.pools[pool], sum(choice.lot_nodes[pool])) for pool in pools)
+        "node_supply": any(max(used, there) > problem.pools[pool].max_nodes for pool, _, used, there in held)
+        or any(0 < sum(choice.lot_nodes[pool]) < problem.pools[pool].least_nodes for pool in pools)
         or any(sum(any(choice.lot_nodes[pool]) for pool in supply) > 1 for supply in problem.alternatives),
         "num_lots": any(
             sum(nodes > 0 for nodes in choice.lot_nodes[pool]) > problem.pools[pool].max_lots
@@ -193,10 +193,6 @@ def broken_rules(problem: PurchaseProblem, choice: Choice) -> tuple[str, ...]:
         "capital_usd": problem.capital_usd is not None and capital_usd(problem, choice) > problem.capital_usd,
     }
     return tuple(name for name, is_broken in broken.items() if is_broken)
-
-
-def _is_supplied(pool: Pool, nodes: int) -> bool:
-    return nodes == 0 or pool.least_nodes <= nodes <= pool.max_nodes
 
 
 def _lots(problem: PurchaseProblem, choice: Choice) -> Iterator[tuple[Pool, Lot, int]]:

@@ -5,8 +5,9 @@ load_fleet("fleet.yaml")      docs/purchase.md lists the fields
 
 from __future__ import annotations
 
+from math import ceil
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
@@ -16,6 +17,11 @@ from simulator.record import Record
 
 MOST_DAYS = 3660.0
 """Ten years, because later prices are unknown."""
+MOST_STARTS = 400
+"""Most days on which nodes of an offer can come: every day of a year. More would take the solver hours."""
+MOST_LIMIT = 1e15
+"""Largest limit in USD or W; the solver counts in whole numbers below 2^63."""
+Limit = Annotated[float, Field(gt=0, le=MOST_LIMIT)]
 
 
 class Buy(Record):
@@ -28,9 +34,14 @@ class Buy(Record):
     first_delivery_day: NonNegativeFloat = 0.0
     """First day on which nodes can be delivered."""
     delivery_every_days: PositiveFloat = 30.0
-    """Days between possible deliveries."""
+    """Days between possible deliveries; at most 400 may lie within the horizon."""
     max_lots: PositiveInt = Field(default=1, le=1000)
     """Most deliveries."""
+
+    @property
+    def starts(self) -> tuple[float, float]:
+        """First day on which nodes can come, and days from one such day to the next."""
+        return self.first_delivery_day, self.delivery_every_days
 
 
 class Reserve(Record):
@@ -39,15 +50,20 @@ class Reserve(Record):
     usd_per_gpu_hour: float = Field(gt=0, le=MOST_RENT_USD_PER_GPU_HOUR)
     """Rent for every hour of the term, power included."""
     max_nodes: PositiveInt = Field(le=100_000)
-    """Total number of available nodes."""
-    term_days: PositiveFloat
+    """Nodes available at the same time; those of a term that has ended can be reserved again."""
+    term_days: float = Field(gt=0, le=MOST_DAYS)
     """Length of a term in days, which is paid in full."""
     first_start_day: NonNegativeFloat = 0.0
     """First day on which a term can start."""
     start_every_days: PositiveFloat = 30.0
-    """Days between possible starts of a term."""
+    """Days between possible starts of a term; at most 400 may lie within the horizon."""
     max_terms: PositiveInt = Field(default=1, le=1000)
     """Most terms with different starts."""
+
+    @property
+    def starts(self) -> tuple[float, float]:
+        """First day on which a term can start, and days from one such day to the next."""
+        return self.first_start_day, self.start_every_days
 
 
 class Rent(Record):
@@ -112,11 +128,11 @@ class FleetJob(Record):
 class FleetLimits(Record):
     """Limits of the whole plan; omitted ones do not apply."""
 
-    budget_usd: PositiveFloat | None = None
+    budget_usd: Limit | None = None
     """Cost of everything within the horizon."""
-    capital_usd: PositiveFloat | None = None
+    capital_usd: Limit | None = None
     """Capital for all purchases: nodes, network and installation."""
-    power_w: PositiveFloat | None = None
+    power_w: Limit | None = None
     """Facility power of all bought nodes, running or idle."""
 
 
@@ -151,6 +167,23 @@ class Fleet(Filed):
         if len(set(names)) < len(names):
             raise ValueError("jobs must have different names")
         return self
+
+    @model_validator(mode="after")
+    def _starts_can_be_counted(self) -> Self:
+        for index, offer in enumerate(self.offers):
+            for field, terms in (("buy.delivery", offer.buy), ("reserve.start", offer.reserve)):
+                if terms and (self.horizon_days - terms.starts[0]) / terms.starts[1] > MOST_STARTS:
+                    raise ValueError(
+                        f"offers[{index}].{field}_every_days ({terms.starts[1]:g}) must leave at most {MOST_STARTS} days "
+                        f"within horizon_days ({self.horizon_days:g}) on which nodes can come"
+                    )
+        return self
+
+    def start_days(self, terms: Buy | Reserve) -> list[float]:
+        """Returns the days within the horizon on which nodes can come."""
+        first, every = terms.starts
+        count = max(0, ceil((self.horizon_days - first) / every))
+        return [first + number * every for number in range(count)]
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
         """Shows a fleet in a few lines, for example in notebooks; `model_dump()` has every field."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from constraints.purchase_problem import Lot, Pool, PurchaseProblem, Way, Window, fits_alone
-from planner.purchase.fleet import Buy, Fleet, FleetOffer, Reserve
+from planner.purchase.fleet import Fleet, FleetOffer, Reserve
 from planner.purchase.prices import NodePrices
 from planner.purchase.sizes import thinned
 from planner.purchase.ways import Candidate
@@ -109,7 +109,7 @@ def _bought_pools(fleet: Fleet, offer: FleetOffer, by_size: Sequence[NodePrices]
             kind="bought",
             least_nodes=fewer + 1,
             max_nodes=price.most_nodes,
-            lots=tuple(bought_lot(fleet, price, start) for start in _days(fleet, buy)),
+            lots=tuple(bought_lot(fleet, price, start) for start in fleet.start_days(buy)),
             max_lots=buy.max_lots,
             idle_w_per_node=math.ceil(price.idle_w),
         )
@@ -126,24 +126,13 @@ def _other_pools(fleet: Fleet, offer: FleetOffer, price: NodePrices) -> list[Poo
                 name=f"{offer.accelerator} reserved",
                 kind="reserved",
                 max_nodes=reserve.max_nodes,
-                lots=tuple(_term(reserve, price, start) for start in _days(fleet, reserve)),
+                lots=tuple(_term(reserve, price, start) for start in fleet.start_days(reserve)),
                 max_lots=reserve.max_terms,
             )
         )
     if rent := offer.rent:
         pools.append(Pool(name=f"{offer.accelerator} rented", kind="rented", max_nodes=rent.max_nodes))
     return pools
-
-
-def _days(fleet: Fleet, terms: Buy | Reserve) -> list[float]:
-    """Days within the horizon on which nodes can come."""
-    first, every = (
-        (terms.first_delivery_day, terms.delivery_every_days)
-        if isinstance(terms, Buy)
-        else (terms.first_start_day, terms.start_every_days)
-    )
-    count = max(0, math.ceil((fleet.horizon_days - first) / every))
-    return [first + number * every for number in range(count)]
 
 
 def bought_lot(fleet: Fleet, price: NodePrices, start_day: float) -> Lot:

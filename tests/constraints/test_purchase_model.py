@@ -84,8 +84,8 @@ def problems(draw: st.DrawFn) -> PurchaseProblem:
         name="reserved",
         kind="reserved",
         max_nodes=1,
-        lots=(Lot(start_h=0, end_h=2, usd_per_node=draw(dollars)),),
-        max_lots=1,
+        lots=tuple(Lot(start_h=start, end_h=start + 2, usd_per_node=draw(dollars)) for start in (0, 2)),
+        max_lots=draw(st.integers(1, 2)),
     )
     rented = Pool(name="rented", kind="rented", max_nodes=draw(st.integers(0, 2)))
     windows = tuple(
@@ -292,6 +292,23 @@ def test_what_is_said_to_be_proven_is_so_where_nodes_of_two_terms_overlap() -> N
     solution = cheapest(problem, effort=EFFORT)
     # The second job takes 32 nodes of the first term, from which it is gone when the first job takes 10 of the second.
     assert (solution.status, solution.cost_usd) == ("optimal", (32 + 10) * 21_867)
+
+
+def test_nodes_of_a_term_that_has_ended_are_reserved_again() -> None:
+    lots = tuple(Lot(start_h=start, end_h=start + 40, usd_per_node=10) for start in (0, 40))
+    pool = Pool(name="reserved", kind="reserved", max_nodes=2, lots=lots, max_lots=2)
+    problem = PurchaseProblem(
+        horizon_h=80,
+        windows=(Window(start_h=0, end_h=40), Window(start_h=40, end_h=80)),
+        pools=(pool,),
+        ways=tuple(Way(job=job, pool=0, num_nodes=2, duration_h=30, usd=0) for job in range(2)),
+    )
+    solution = cheapest(problem, effort=EFFORT)
+    assert solution.choice is not None
+    assert (solution.choice.lot_nodes, solution.cost_usd) == (((2, 2),), 2 * 2 * 10)
+    # Terms that overlap need as many nodes together.
+    meeting = replace(pool, lots=(lots[0], replace(lots[1], start_h=39, end_h=79)))
+    assert "node_supply" in broken_rules(replace(problem, pools=(meeting,)), solution.choice)
 
 
 def test_runs_that_draw_too_much_are_proven_to_whatever_the_lots() -> None:

@@ -411,6 +411,22 @@ def test_designs_for_few_nodes_are_the_same_whatever_the_most() -> None:
         ({"jobs": [*JOBS, JOBS[0]]}, "jobs must have different names"),
         ({"limits": {"power": 1}}, "limits.power = 1: unknown field; nearest: power_w"),
         ({"limits": {"budget_usd": math.nan}}, "limits.budget_usd = nan: must be a finite number"),
+        (
+            {"limits": {"capital_usd": 1e300}},
+            r"limits.capital_usd = 1e\+300: must be at most 1e\+15",
+        ),
+        (
+            {"offers": [offer(reserve={**RESERVE, "term_days": 1e300})]},
+            r"offers\[0\].reserve.term_days = 1e\+300: must be at most 3660",
+        ),
+        (
+            {"offers": [offer(rent=RENT), offer(buy={**BUY, "delivery_every_days": 1e-300})]},
+            r"offers\[1\].buy.delivery_every_days .1e-300. must leave at most 400 days within horizon_days .100.",
+        ),
+        (
+            {"offers": [offer(reserve={**RESERVE, "start_every_days": 0.2})]},
+            r"offers\[0\].reserve.start_every_days .0.2. must leave at most 400 days",
+        ),
     ],
 )
 def test_fleets_that_make_no_sense_are_refused(fields: dict[str, object], message: str) -> None:
