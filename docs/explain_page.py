@@ -89,7 +89,8 @@ plan = plan_purchase(load_fleet("examples/fleet.yaml"))
   charge, and the storage that is bought for it.
 - The *residual value* of a bought node at the end of the horizon is not part of the cost, since only the use until then is.
   `capital_usd` is the amount to be paid at once: nodes, network and installation, without the building.
-- A *reservation* costs its whole term; *rent* costs the run's whole hours.
+- A *reservation* costs its whole term. When it has ended, the same nodes can be reserved again.
+- *Rent* costs the run's whole hours.
 
 Durations are expected ones: leave slack before a hard deadline, or give the job its own `deadline_probability`.
 
