@@ -6,6 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -48,6 +49,9 @@ _RULES = {
     "value_error": "{error}",
 }
 """Rules by pydantic's error type, with the fields of its context."""
+
+_ALTERNATIVE = re.compile(r"str|constrained-\w+|(literal|dict)\[.*\]")
+"""What pydantic adds to the place of a field that takes one of several types: the type that was tried."""
 
 _UNREADABLE = ("float_parsing", "int_parsing")
 """Errors of texts that are not numbers."""
@@ -92,10 +96,13 @@ class Findings:
         """Reports pydantic's findings, rewritten as the rules of this module."""
         for detail in _unknown_first(error.errors(include_url=False)):
             location = tuple(step for step in detail["loc"] if step != "[key]")
+            if is_alternative := _is_alternative(detail):
+                location = location[:-1]
             written = self._as_written(location)
             is_hidden = self.is_hidden(location) or self.is_hidden(written)
             if not (is_hidden or _is_follow_up(detail) or self._follows_from_a_field(detail, location)):
-                self._append(written, _shown_input(detail), _rule(detail, location, self._model_at))
+                rule = _rule(detail, location, self._model_at)
+                self._append(written, _shown_input(detail), rule, is_alternative=is_alternative)
 
     def _follows_from_a_field(self, detail: ErrorDetails, location: Location) -> bool:
         """Returns whether a rule on the fields of a record failed only because one of them was refused and thus missing."""
@@ -106,9 +113,12 @@ class Findings:
         if self.problems:
             raise InputError(self.problems, source)
 
-    def _append(self, location: Location, value: str, rule: str) -> None:
+    def _append(self, location: Location, value: str, rule: str, *, is_alternative: bool = False) -> None:
         problem = Problem(path=_path_text(location), value=value, rule=rule)
-        if problem not in self.problems:  # a short form is checked once for each field that it represents
+        last = self.problems[-1] if self.problems else None
+        if is_alternative and last and (last.path, last.value) == (problem.path, value):
+            self.problems[-1] = replace(last, rule=f"{last.rule}, or {rule}")
+        elif problem not in self.problems:  # a short form is checked once for each field that it represents
             self.problems.append(problem)
 
     def _as_written(self, location: Location) -> Location:
@@ -159,6 +169,11 @@ def _unknown_first(details: list[ErrorDetails]) -> list[ErrorDetails]:
 def _is_follow_up(detail: ErrorDetails) -> bool:
     """Returns whether a list is reported as too short only because some of its entries have problems of their own."""
     return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
+
+
+def _is_alternative(detail: ErrorDetails) -> bool:
+    """Returns whether the last step of a finding's place is no field but one of several types that a field takes."""
+    return detail["type"] != "extra_forbidden" and bool(_ALTERNATIVE.fullmatch(str(*detail["loc"][-1:])))
 
 
 def _shown_input(detail: ErrorDetails) -> str:

@@ -405,6 +405,10 @@ def test_designs_for_few_nodes_are_the_same_whatever_the_most() -> None:
     ("fields", "message"),
     [
         ({"jobs": []}, "jobs = .*needs 1 or more entries"),
+        (
+            {"jobs": [{"name": "none", "deadline_day": 9, "job": 1}]},
+            r"jobs\[0\].job = 1: must be text; put it in quotes, or must be a mapping of fields$",
+        ),
         ({"offers": [offer()]}, "give at least one of buy, reserve and rent"),
         ({"jobs": [job("late", 1e11, 0, 101)]}, "deadline_day of late .101. must be at most horizon_days"),
         ({"jobs": [job("never", 1e11, 50, 50)]}, "earliest_start_day .50. must be before deadline_day"),

@@ -276,6 +276,19 @@ def test_a_number_that_is_none_does_not_leave_out_a_field(tmp_path: Path) -> Non
         load_sweep(file)
 
 
+def test_a_field_of_several_types_is_named_once_with_what_each_wants(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        "job: {}\nnum_gpus: [8]\ncheckpoint_schemes: [sync]\ncheckpoint_intervals_s: [60, -1, 'daily']\n"
+    )
+    with pytest.raises(InputError) as caught:
+        load_sweep(file)
+    assert [(problem.path, problem.rule) for problem in caught.value.problems] == [
+        ("checkpoint_intervals_s[1]", "must be greater than 0, or must be 'auto'"),
+        ("checkpoint_intervals_s[2]", "must be a number, or must be 'auto'"),
+    ]
+
+
 def test_a_grid_that_would_take_days_is_refused() -> None:
     sweep = sweep_with(num_gpus=range(8, 8008, 8), axes={"workload.tokens": [*range(1, 200)]})
     with pytest.raises(InputError, match=r"axes = 199,000 points: must make at most 100,000 points"):
