@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from planner.input.arguments import path_given
-from planner.input.own_files import OUTPUT
+from planner.input.own_files import OUTPUT, replacing
 from planner.input.problems import shown
 from planner.input.record_input import parse_record
 from planner.input.yaml_text import read_document
@@ -45,13 +45,14 @@ def calibration_text(calibration: Calibration) -> str:
 
 
 def write_calibration(calibration: Calibration, path: Path) -> None:
-    """Writes a new file.
+    """Writes a new file, as a whole or not at all.
 
     Raises:
-        InputError: the file already exists, or its folder does not.
+        InputError: the file already exists, its folder does not, or nothing can be written there.
     """
     check_new_file(path)
-    path.write_text(calibration_text(calibration), encoding="utf-8")
+    with replacing(path, OUTPUT) as draft:
+        draft.write_text(calibration_text(calibration), encoding="utf-8")
 
 
 def check_new_file(path: Path) -> None:

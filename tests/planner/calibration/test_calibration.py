@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -136,6 +137,19 @@ def test_the_file_of_a_calibration_reads_back_the_same(answer: CalibrationAnswer
     assert answer.calibration.date == "2026-05-01"
     with pytest.raises(InputError, match="never overwritten"):
         write_calibration(answer.calibration, file)
+
+
+def test_a_file_that_cannot_be_written_leaves_no_half_of_it(
+    answer: CalibrationAnswer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def writes_half(path: Path, text: str, **_: str) -> None:
+        path.write_bytes(text[: len(text) // 2].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", writes_half)
+    with pytest.raises(InputError, match=r"cluster\.yaml.*No space left"):
+        write_calibration(answer.calibration, tmp_path / "cluster.yaml")
+    assert not list(tmp_path.iterdir())
 
 
 def refuses(folder: Path, rows: Rows, match: str, accelerator_name: str | None = None) -> None:
