@@ -80,7 +80,9 @@ def expected_replacement_wait_s(runs: Runs, up_time_s: Floats) -> Floats:
     up_s = np.fmin(up_time_s, FOREVER_S)
     wait_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, spare_wait_s), can_run_out)
     next_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, wait_s), can_run_out)
-    rows = np.flatnonzero(_is_unsettled(runs, spare_wait_s, wait_s, next_s))
+    # The third wait is shorter than that of the fixed point, so those that are long enough to be played need not be settled.
+    is_unsettled = _is_unsettled(runs, spare_wait_s, wait_s, next_s)
+    rows = np.flatnonzero(is_unsettled & ~_is_rhythmic(runs, spare_wait_s, next_s))
     if len(rows):
         next_s[rows] = _settled_wait_s(runs.take(rows), up_s[rows], spare_wait_s[rows], can_run_out[rows])
     rows = np.flatnonzero(_is_rhythmic(runs, spare_wait_s, next_s))

@@ -80,6 +80,21 @@ def test_the_closed_form_alone_is_wrong_where_waits_are_as_long_as_up_times(
     assert error_of_goodput(mtbf_s=HOUR) > 1.0
 
 
+def test_no_fixed_point_is_sought_of_waits_that_are_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unexpected(*_: object) -> None:
+        raise AssertionError("sought")
+
+    runs = Runs.of(runs_of(work_s=1e7, num_spares=[0, 8, 32, 64], queue_wait_s=2 * HOUR))
+    with monkeypatch.context() as patch:
+        patch.setattr(formulas, "LEAST_RHYTHM", np.inf)
+        patch.setattr(formulas, "_settled_wait_s", unexpected)
+        with pytest.raises(AssertionError, match="sought"):
+            waits_s(runs)
+    found_s = waits_s(runs)
+    monkeypatch.setattr(formulas, "_settled_wait_s", unexpected)
+    assert (waits_s(runs) == found_s).all()
+
+
 @pytest.mark.parametrize("num_failures", [50, 1000])
 @pytest.mark.parametrize("queue_days", [1.0, 4.0])
 def test_runs_are_as_long_as_those_of_the_event_loop(num_failures: int, queue_days: float) -> None:
