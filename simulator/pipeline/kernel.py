@@ -17,9 +17,10 @@ from simulator.pipeline.order import (
     DURATION,
     END,
     FIRST_FORWARD,
+    GROUP_GRADIENT,
     KIND,
-    LAST_GRADIENT,
     OCCASION,
+    ROUTINE,
     STAGE,
     PipelineOrder,
     pipeline_order,
@@ -123,8 +124,9 @@ def _play_operations(operations: npt.NDArray[np.int32], lanes: Lanes) -> None:
                 )
         if occasion == FIRST_FORWARD:
             _play_first_forward(lanes, stage, awaited, end, duration, kind)
-        elif occasion == LAST_GRADIENT:
-            _play_last_gradient(lanes, stage, awaited, end, duration, kind)
+        elif occasion != ROUTINE:
+            sync_s = lanes.groups_s if occasion == GROUP_GRADIENT else lanes.sync_s
+            _play_gradient(lanes, sync_s, stage, awaited, end, duration, kind)
         elif num_lanes == TWO_LANES:
             _play_routine(lanes, stage, awaited, end, duration, kind, TWO_LANES)
         elif num_lanes == FOUR_LANES:
@@ -177,10 +179,16 @@ def _play_first_forward(
 
 
 @compiled_uncounted
-def _play_last_gradient(
-    lanes: Lanes, stage: np.uint64, awaited: np.uint64, end: np.uint64, duration: np.uint64, kind: np.uint64
+def _play_gradient(
+    lanes: Lanes,
+    sync_s: FloatArray,
+    stage: np.uint64,
+    awaited: np.uint64,
+    end: np.uint64,
+    duration: np.uint64,
+    kind: np.uint64,
 ) -> None:
-    """Plays the operation that completes the gradients of a chunk, which are reduced piece by piece as they arrive."""
+    """Plays the operation that completes gradients of a chunk, which are reduced piece by piece as they arrive."""
     chunk = kind % len(lanes.stages)
     for lane in range(len(lanes.send_s)):
         start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
@@ -188,7 +196,7 @@ def _play_last_gradient(
         num_pieces = lanes.num_overlap_buckets[chunk, lane]
         if num_pieces > 0:
             lanes.network_free_s[stage, lane] = streamed_end_s(
-                start_s, duration_s, lanes.network_free_s[stage, lane], lanes.sync_s[chunk, lane], num_pieces
+                start_s, duration_s, lanes.network_free_s[stage, lane], sync_s[chunk, lane], num_pieces
             )
         lanes.ends_s[end, lane] = start_s + duration_s
         lanes.last_end_s[stage, lane] = start_s + duration_s

@@ -17,17 +17,24 @@ import numpy.typing as npt
 
 from simulator.compiled import compiled
 from simulator.pipeline.dual_pipe import is_of_pair, is_paired, leaves_with, num_paired
-from simulator.pipeline.shape import DUAL_PIPE_V, PipelineShape, num_directions, stage_of
+from simulator.pipeline.shape import (
+    DUAL_PIPE_V,
+    PipelineShape,
+    is_interleaved,
+    num_directions,
+    stage_of,
+)
 from simulator.pipeline.turns import peaks_in_flight, turns_of_stages
 
-ROUTINE, FIRST_FORWARD, LAST_GRADIENT = 0, 1, 2
-"""Where data-parallel traffic meets the pipeline: at the first forward of a chunk, and when its gradients are complete."""
+ROUTINE, FIRST_FORWARD, LAST_GRADIENT, GROUP_GRADIENT = 0, 1, 2, 3
+"""Where data-parallel traffic meets the pipeline: at the first forward of a chunk, when its gradients are complete, and when
+those of a group are. Only interleaved stages have groups."""
 ALWAYS_THERE = 0
 """Row of ends for operations that wait for nothing."""
 NOT_YET = -1
 STAGE, AWAITED, END, DURATION, KIND, OCCASION = range(6)
 """Columns of operations: the stage; the rows of the end that it waits for, of its own end and of its duration; its kind, which
-is direction and chunk; and one of the three occasions."""
+is direction and chunk; and one of the four occasions."""
 NUM_FIELDS = 6
 
 
@@ -169,6 +176,8 @@ def _write_pass(
         operations[num, OCCASION] = FIRST_FORWARD
     elif micro_batch + 1 == m and kind >= num_kinds - c:
         operations[num, OCCASION] = LAST_GRADIENT
+    elif is_interleaved(shape) and kind >= num_kinds - c and (micro_batch + 1) % shape.group_size == 0:
+        operations[num, OCCASION] = GROUP_GRADIENT
 
 
 @compiled

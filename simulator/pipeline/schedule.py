@@ -10,7 +10,8 @@ stage c % p. A stage runs its forwards and backwards one at a time, in the fixed
 
 Every stage has one network stream for its data-parallel traffic. Parameters are gathered from time zero, chunk by chunk in the
 order of first use; gradients are reduced chunk by chunk in the order of the last backwards. They move in `num_gather_buckets`
-and `num_overlap_buckets` equal pieces, each no sooner than it is available.
+and `num_overlap_buckets` equal pieces, each no sooner than it is available. Interleaved stages may also reduce the gradients of
+every group of micro-batches, behind its last backward of each chunk.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ class PipelineColumns(TypedDict):
     """Shape (n,), True: the sending stage is blocked during a send (1F1B without overlap); False: only the receiver waits."""
     gradient_sync_s: npt.ArrayLike
     """Shape (n, C), data-parallel reduction of a chunk's gradients."""
+    gradient_groups_s: NotRequired[npt.ArrayLike]
+    """Shape (n, C), the same under 1F1B with v > 1 behind the last backward of each group but the last; left out: none."""
     parameter_gather_s: npt.ArrayLike
     """Shape (n, C), all-gather of a chunk's parameters at the start of the step; 0 if there is none."""
     num_overlap_buckets: npt.ArrayLike
@@ -264,9 +267,14 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
     backward_s = np.ascontiguousarray(columns["chunk_backward_s"], dtype=np.float64)
     schedule = columns.get("schedule", np.full_like(num_stages, ONE_F_ONE_B))
     nothing_s = np.zeros_like(backward_s)
-    weight_s, hidden_forward_s, hidden_backward_s = (
+    weight_s, hidden_forward_s, hidden_backward_s, groups_s = (
         np.ascontiguousarray(columns.get(name, nothing_s), dtype=np.float64)
-        for name in ("chunk_weight_gradient_s", "chunk_hidden_forward_s", "chunk_hidden_backward_s")
+        for name in (
+            "chunk_weight_gradient_s",
+            "chunk_hidden_forward_s",
+            "chunk_hidden_backward_s",
+            "gradient_groups_s",
+        )
     )
     gather_buckets = columns.get("num_gather_buckets", columns["num_overlap_buckets"])
     batch = PipelineBatch(
@@ -285,6 +293,7 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
         chunk_hidden_forward_s=hidden_forward_s,
         chunk_hidden_backward_s=hidden_backward_s,
         gradient_sync_s=np.ascontiguousarray(columns["gradient_sync_s"], dtype=np.float64),
+        gradient_groups_s=groups_s,
         parameter_gather_s=np.ascontiguousarray(columns["parameter_gather_s"], dtype=np.float64),
     )
     problems = _count_problems(batch) + _shape_problems(batch)

@@ -42,6 +42,7 @@ class PipelineBatch(NamedTuple):
     chunk_hidden_forward_s: FloatArray
     chunk_hidden_backward_s: FloatArray
     gradient_sync_s: FloatArray
+    gradient_groups_s: FloatArray
     parameter_gather_s: FloatArray
 
 
@@ -81,6 +82,8 @@ class Lanes(NamedTuple):
     wait_s: FloatArray
     """Shape (2 C, L) or (3 C, L): how long the stage is blocked by its send afterwards."""
     sync_s: FloatArray
+    """Shape (C, L)."""
+    groups_s: FloatArray
     """Shape (C, L)."""
     gather_s: FloatArray
     """Shape (C, L)."""
@@ -125,6 +128,7 @@ def new_lanes(
         np.zeros(by_stage),
         np.zeros((num_durations, num_lanes)),
         np.zeros((num_kinds, num_lanes)),
+        np.zeros(by_chunk),
         np.zeros(by_chunk),
         np.zeros(by_chunk),
         np.zeros(num_lanes),
@@ -184,4 +188,5 @@ def load_lane(batch: PipelineBatch, row: int, lanes: Lanes, lane: int, has_netwo
         lanes.wait_s[chunk, lane] = wait_s if chunk + 1 < c else 0.0
         lanes.wait_s[c + chunk, lane] = wait_s if chunk > 0 else 0.0
         lanes.sync_s[chunk, lane] = batch.gradient_sync_s[row, chunk] if has_network else 0.0
+        lanes.groups_s[chunk, lane] = batch.gradient_groups_s[row, chunk] if has_network else 0.0
         lanes.gather_s[chunk, lane] = batch.parameter_gather_s[row, chunk] if has_network else 0.0

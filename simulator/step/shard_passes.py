@@ -27,6 +27,10 @@ gradients and gather nothing. Backward passes overlap only gathers with the rest
 
     later       sum of beside(w(i), r(i - 1)) + r(n)
 
+Under ZeRO-2 interleaved stages reduce the gradients of a group of micro-batches at once. No pass waits for these reductions:
+they are in the queue of their stage (`simulator.pipeline.kernel`), where they meet the collectives of passes for as long as
+they last. Passes of both directions lend them cores and links.
+
 Without prefetch, part i + 1 of a backward pass waits for its gather, which waits for r(i), so neither is hidden. Nor are
 reductions on the stream of the computation (`overlaps_gradient_sync` false).
 """
@@ -57,8 +61,9 @@ from simulator.step.parts import Part
 from simulator.table import Booleans, Floats, Integers
 from simulator.traffic.layer_collectives import CORE_SHARE, Directions
 
-ShownShards = tuple[Floats, Floats, Floats]
-"""Forward, backward, and the part of the latter that is exposed in passes for the gradients of weights, `(n, C)` each."""
+ShownShards = tuple[Floats, Floats, Floats, Floats]
+"""Forward, backward, the part of the latter that is exposed in passes for the gradients of weights, and the reductions of
+groups beside passes, which hold up the update, if anything, all as means of a micro-batch, `(n, C)` each."""
 IS_WHOLE, IS_AHEAD, IS_BEHIND = range(3)
 """What the first gather of a backward pass is: none, overlapped with the end of a forward pass, or behind a backward pass."""
 
@@ -74,8 +79,8 @@ def shards_s(
         traffic: that of every part, `(n, k)`; `None` where no design has a ZeRO stage of 2 or 3.
         cards: the collectives of parts on the cards where shards are there, too; `None`: there are none.
     """
-    forward_s, backward_s, later_s = (np.zeros_like(parts.counts[Part.OUTPUT]) for _ in range(3))
-    shown_s = forward_s, backward_s, later_s
+    forward_s, backward_s, later_s, groups_s = (np.zeros_like(parts.counts[Part.OUTPUT]) for _ in range(4))
+    shown_s = forward_s, backward_s, later_s, groups_s
     if traffic is None:
         return shown_s
     reduces_later = splits_backward(rank.plans) & reduces_in_every_pass(rank.plans)
@@ -180,10 +185,12 @@ def _add_shown(
                 back_s += whole_s
                 shown_s[2][row, chunk] += later_s
             else:
-                # Only the update waits for what a group leaves: forward passes in between hide it, too.
+                # Only the update waits for what a group leaves, and forward passes are beside it, too.
                 both_s = _together_s(number, back_beside_s, ahead_s)
-                both_s[COVER] -= np.sum(number * np.minimum(gather_s, ahead_s[COVER]))
-                back_s += _shown_s(both_s, np.sum(number * reduce_s))
+                group_s = np.sum(number * reduce_s)
+                held_up_s = _held_up_s(both_s, group_s)
+                back_s += held_up_s
+                shown_s[3][row, chunk] += _among_passes_s(both_s, group_s, held_up_s)
             shown_s[1][row, chunk] += back_s
 
 
@@ -293,11 +300,33 @@ def _shown_s(beside_s: Floats, traffic_s: float) -> float:
     cover_s = beside_s[COVER]
     if cover_s <= 0.0:
         return float(traffic_s)
+    return float(max(_held_up_s(beside_s, traffic_s), traffic_s + _waits_s(beside_s, traffic_s) - cover_s))
+
+
+@inner
+def _held_up_s(beside_s: Floats, traffic_s: float) -> float:
+    """Returns how much longer a part computes with traffic beside it; it has cover."""
+    cover_s = beside_s[COVER]
     held_up_s = CORE_SHARE * min(cover_s, traffic_s)
     for waited, busy in ((WAITED_CARDS, BUSY_CARDS), (WAITED_SCALE_UP, BUSY_SCALE_UP)):
         held_up_s += beside_s[waited] / cover_s * min(cover_s, beside_s[busy] * traffic_s)
+    return float(held_up_s)
+
+
+@inner
+def _waits_s(beside_s: Floats, traffic_s: float) -> float:
+    """Returns how long traffic beside a whole part waits for the part's own collectives."""
     busy_cards, busy_scale_up = beside_s[BUSY_CARDS], beside_s[BUSY_SCALE_UP]
     on_cards_s = busy_cards * beside_s[CARRIED_CARDS]
     free_s = max(0.0, busy_cards - busy_scale_up) * traffic_s
-    waits_s = max(on_cards_s, busy_scale_up * beside_s[CARRIED_SCALE_UP] - free_s)
-    return float(max(held_up_s, traffic_s + waits_s - cover_s))
+    return float(max(on_cards_s, busy_scale_up * beside_s[CARRIED_SCALE_UP] - free_s))
+
+
+@inner
+def _among_passes_s(beside_s: Floats, traffic_s: float, held_up_s: float) -> float:
+    """Returns how long traffic takes that no pass waits for: it meets the collectives of the passes for as long as it lasts."""
+    if traffic_s <= 0.0:
+        return 0.0
+    waits_s, whole_s = _waits_s(beside_s, traffic_s), beside_s[COVER] + held_up_s
+    # It lasts for t / (1 - waits / whole), and no longer than beside all of the passes.
+    return float(traffic_s + waits_s * min(1.0, traffic_s / max(traffic_s, whole_s - waits_s)))

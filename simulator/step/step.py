@@ -20,7 +20,7 @@ from simulator.layout.update_bytes import update_bytes
 from simulator.machine.compute import memory_bound_time_s
 from simulator.machine.rank import Rank
 from simulator.pipeline.schedule import PipelineColumns, play_pipelines
-from simulator.replicas.replica_sync import ReplicaTraffic, tied_gradient_s
+from simulator.replicas.replica_sync import ReplicaTraffic, reductions_of_step, tied_gradient_s
 from simulator.row_sums import sum_columns
 from simulator.step.beside_sends import has_sends_beside, with_sends_beside
 from simulator.step.card_time import (
@@ -38,7 +38,7 @@ from simulator.step.link_waits import OnLink, by_way, half_cards, on_link
 from simulator.step.model_parts import ExposedTimes, ModelParts
 from simulator.step.offload import gradient_copies_s, host_update_s, part_copies_s
 from simulator.step.once_per_step import once_per_step_bytes
-from simulator.step.shard_passes import ShownShards, shards_s
+from simulator.step.shard_passes import ShownShards, reduces_in_every_pass, shards_s
 from simulator.step.whole_gradients import whole_gradient_s
 from simulator.table import Floats, Table, total
 from simulator.traffic.layer_collectives import Directions
@@ -169,14 +169,14 @@ class _Made:
         cards_s = _per_chunk(parts, cards.carried_s) if cards else None
         is_by_parts = bool(np.any(rank.plans.zero_stage >= FIRST_BY_PARTS))
         by_parts = ReplicaTraffic.of(rank, parts.weights) if is_by_parts else None
-        forward_s, backward_s, later_s = _shown_shards_s(rank, parts, by_parts, cards)
+        forward_s, backward_s, later_s, in_groups_s = _shown_shards_s(rank, parts, by_parts, cards)
         shown_s = forward_s, backward_s
         copies_s = _host_copies_s(rank, parts, *_added(layers_s, shown_s))
         passes_s = *_added(layers_s, shown_s, copies_s), parts.weight_gradients(rank) + later_s
         once_s = once_per_step_s(rank, parts, weights, by_parts)
         buckets = Buckets.of(rank, parts, weights)
         busy_s = cards_s, _with_shards(rank, parts, by_parts, cards_s)
-        pipeline = _columns(rank, parts, buckets, once_s, passes_s, busy_s)
+        pipeline = _columns(rank, parts, buckets, (once_s, in_groups_s), passes_s, busy_s)
         return cls(
             parts=parts,
             weights=weights,
@@ -198,16 +198,17 @@ def _columns(
     rank: Rank,
     parts: ModelParts,
     buckets: Buckets,
-    once_s: Directions,
+    replicas_s: tuple[Directions, Floats],
     passes_s: tuple[Floats, Floats, Floats],
     busy_s: tuple[Directions | None, Directions | None],
 ) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; sends of plain 1F1B are not overlapped, as in Megatron-LM.
 
-    Passes are the forward, the backward, and the part of the backward that computes gradients of weights later. Collectives
-    inside passes keep the cards busy, and so do shards behind passes, for which copies of hybrid sharding also wait.
+    The replicas have traffic once per step, and reductions of groups, as means of a micro-batch. Passes are the forward, the
+    backward, and the part of the backward that computes gradients of weights later. Collectives inside passes keep the cards
+    busy, and so do shards behind passes, for which copies of hybrid sharding also wait.
     """
-    cards_s, with_shards_s = busy_s
+    (cards_s, with_shards_s), (once_s, in_groups_s) = busy_s, replicas_s
     (forward_s, backward_s, later_s), hidden_s = passes_s, parts.hidden_in_pairs(rank)
     ways_s = forward_s, backward_s
     gradient_s, parameter_s = _streams_s(rank, once_s, ways_s, with_shards_s, buckets)
@@ -225,6 +226,7 @@ def _columns(
         "send_s": _sends_s(rank, ways_s, cards_s),
         "send_blocks_sender": sends_block(rank),
         "gradient_sync_s": gradient_s,
+        "gradient_groups_s": in_groups_s / np.maximum(reductions_of_step(rank)[0], np.finfo(np.float64).tiny),
         "parameter_gather_s": parameter_s,
         "num_overlap_buckets": buckets.gradients,
         "num_gather_buckets": buckets.parameters,
@@ -269,11 +271,15 @@ def _last_sends_s(rank: Rank, once_s: Directions) -> Floats:
 def _with_shards(
     rank: Rank, parts: ModelParts, by_parts: ReplicaTraffic | None, cards_s: Directions | None
 ) -> Directions | None:
-    """Card time of passes, plus that of shards behind them under hybrid sharding if they leave their domain, `(n, C)` a way."""
+    """Card time of passes, plus that of shards behind them under hybrid sharding if they leave their domain, `(n, C)` a way.
+
+    Reductions of groups are not behind a pass, but in the queue ahead of the copies (`simulator.pipeline.kernel`).
+    """
     plans = rank.plans
     if by_parts is None or not plans.shard_ranks.any():
         return cards_s
     is_far = leaves_domain(rank, plans.tensor_parallel, shard_group(plans)) & (plans.shard_ranks > 0)
+    is_far &= reduces_in_every_pass(plans)
     if not is_far.any():
         return cards_s
     shards_s = is_far[:, None] * parts.weighted(by_parts.backward_s.T)

@@ -74,6 +74,18 @@ def step_timeline(job: Job, plan: Plan) -> StepTimeline:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Reduced:
+    """The r reductions of gradients of a step, in the order in which these are complete."""
+
+    stages: Integers
+    """`(r,)`."""
+    chunks: Integers
+    """`(r,)`."""
+    spans_s: Floats
+    """`(r, 2)`: when each begins and ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Step:
     """The played pipeline of one design, k operations of C chunks, and the numbers around it."""
 
@@ -96,8 +108,7 @@ class _Step:
     """`(3, C)`: exposed communication of one micro-batch by name, direction and chunk."""
     gathered_s: Floats
     """`(C, 2)`: when gathering the parameters of a chunk begins and ends."""
-    synced_s: Floats
-    """`(C, 2)`: when the reduction of a chunk's gradients begins and ends."""
+    reduced: _Reduced
     lent_s: float
     summed_s: float
     optimizer_s: float
@@ -113,8 +124,6 @@ class _Step:
         direction = _directions(played)
         stages = np.zeros(num_chunks, dtype=np.int64)
         stages[played.chunk] = played.stage
-        gradients_s = _last_gradients_s(played, num_chunks)
-        gather_s, sync_s = row["parameter_gather_s"][:num_chunks], row["gradient_sync_s"][:num_chunks]
         return cls(
             played=played,
             direction=direction,
@@ -127,8 +136,8 @@ class _Step:
             send_blocks_sender=bool(row["send_blocks_sender"]),
             hidden_s=_hidden_s(row),
             exposed_s=_exposed_s(parts),
-            gathered_s=_gathered_s(gather_s, stages),
-            synced_s=_synced_s(gradients_s, sync_s, stages, row["num_overlap_buckets"][:num_chunks]),
+            gathered_s=_gathered_s(row["parameter_gather_s"][:num_chunks], stages),
+            reduced=_reduced(played, row),
             lent_s=float(parts.lent_s[0]),
             summed_s=float((parts.whole_gradient_s + parts.tied_gradient_s)[0]),
             optimizer_s=float(parts.optimizer_s[0]),
@@ -142,7 +151,7 @@ class _Step:
     @property
     def last_s(self) -> float:
         """When the last backward and the last reduction have ended."""
-        return float(max(self.played.end_s.max(), self.synced_s.max()))
+        return float(max(self.played.end_s.max(), self.reduced.spans_s.max()))
 
     @property
     def first_backward_s(self) -> float:
@@ -205,12 +214,12 @@ class _Step:
 
     def background(self) -> StepEvents:
         """All traffic of the replicas, hidden or not: parameters and gradients, chunk by chunk."""
-        chunk = np.arange(self.num_chunks)
+        chunk, reduced = np.arange(self.num_chunks), self.reduced
         gather, sync = EventKind.PARAMETER_GATHER.code, EventKind.GRADIENT_SYNC.code
         return StepEvents.concatenate(
             [
                 events_of(gather, self.stages, *self.gathered_s.T, chunk=chunk, is_background=True),
-                events_of(sync, self.stages, *self.synced_s.T, chunk=chunk, is_background=True),
+                events_of(sync, reduced.stages, *reduced.spans_s.T, chunk=reduced.chunks, is_background=True),
             ]
         )
 
@@ -291,18 +300,21 @@ def _by_name(played: PipelineTimeline) -> Integers:
     return np.lexsort((_directions(played), played.micro_batch, played.chunk))
 
 
-def _last_gradients_s(played: PipelineTimeline, num_chunks: int) -> Floats:
-    """Start and end of the operation that completes the gradients of every chunk, `(C, 2)`."""
-    spans_s = np.zeros((num_chunks, 2))
-    has_weight_gradients = played.is_weight_gradient.any()
-    is_gradient = played.is_weight_gradient if has_weight_gradients else played.is_backward
-    rows = np.flatnonzero(is_gradient & (played.micro_batch == played.micro_batch.max()))
-    spans_s[played.chunk[rows]] = np.column_stack([played.start_s[rows], played.end_s[rows]])
-    return spans_s
+def _completing(played: PipelineTimeline, row: dict[str, Floats]) -> Integers:
+    """Returns the operations that complete gradients which are then reduced, `(r,)`, in the order in which they end.
+
+    They are the last ones of every chunk, and of each of its groups of micro-batches if these are reduced.
+    """
+    is_gradient = played.is_weight_gradient if played.is_weight_gradient.any() else played.is_backward
+    is_last = played.micro_batch == played.micro_batch.max()
+    group = int(row["group_size"]) or int(row["num_stages"])
+    ends_group = (played.micro_batch % group == group - 1) & (row["gradient_groups_s"][played.chunk] > 0.0)
+    rows = np.flatnonzero(is_gradient & (is_last | ends_group))
+    return rows[np.argsort(played.end_s[rows], kind="stable")]
 
 
 def _latest_s(time_s: Floats, stages: Integers) -> Floats:
-    """The latest time of each stage, `(P,)`, among those of its chunks, `(C,)`."""
+    """The latest time of each stage, `(P,)`, among times on stages, `(r,)`."""
     latest_s = np.zeros(int(stages.max()) + 1)
     np.maximum.at(latest_s, stages, time_s)
     return latest_s
@@ -317,24 +329,27 @@ def _gathered_s(gather_s: Floats, stages: Integers) -> Floats:
     return spans_s
 
 
-def _synced_s(gradients_s: Floats, sync_s: Floats, stages: Integers, num_buckets: Integers) -> Floats:
-    """When the gradients of every chunk are reduced, `(C, 2)`, given what completes them, `(C, 2)`.
+def _reduced(played: PipelineTimeline, row: dict[str, Floats]) -> _Reduced:
+    """Returns what is reduced, and when.
 
-    The chunks of a stage are reduced from the last to the first, in the order of their last backwards. With overlap, the pieces
-    of a chunk follow what completes its gradients. Without it, the first reduction follows all work of the stage.
+    A stage reduces in the order in which gradients are complete. With overlap, the pieces of a chunk follow what completes its
+    gradients. Without it, the first reduction follows all work of the stage.
     """
-    spans_s = np.zeros_like(gradients_s)
-    stages_end_s = _latest_s(gradients_s[:, 1], stages)
+    rows = _completing(played, row)
+    chunks, stages = played.chunk[rows], played.stage[rows]
+    is_last = played.micro_batch[rows] == played.micro_batch.max()
+    sync_s = np.where(is_last, row["gradient_sync_s"][chunks], row["gradient_groups_s"][chunks])
+    num_buckets, spans_s = row["num_overlap_buckets"][chunks], np.zeros((len(rows), 2))
+    stages_end_s = _latest_s(played.end_s[rows], stages)
     free_s = np.zeros_like(stages_end_s) if num_buckets.any() else stages_end_s
-    for chunk in reversed(range(len(sync_s))):
-        stage = stages[chunk]
-        start_s, end_s = gradients_s[chunk]
-        busy_until_s, duration_s = float(free_s[stage]), float(sync_s[chunk])
-        if num_pieces := int(num_buckets[chunk]):
+    for place, stage in enumerate(stages):
+        start_s, end_s = float(played.start_s[rows[place]]), float(played.end_s[rows[place]])
+        busy_until_s, duration_s = float(free_s[stage]), float(sync_s[place])
+        if num_pieces := int(num_buckets[place]):
             first_piece_s = start_s + (end_s - start_s) / num_pieces
             done_s = streamed_end_s(start_s, end_s - start_s, busy_until_s, duration_s, num_pieces)
-            spans_s[chunk] = min(done_s, max(busy_until_s, first_piece_s)), done_s
+            spans_s[place] = min(done_s, max(busy_until_s, first_piece_s)), done_s
         else:
-            spans_s[chunk] = busy_until_s, busy_until_s + duration_s
-        free_s[stage] = spans_s[chunk, 1]
-    return spans_s
+            spans_s[place] = busy_until_s, busy_until_s + duration_s
+        free_s[stage] = spans_s[place, 1]
+    return _Reduced(stages=stages, chunks=chunks, spans_s=spans_s)

@@ -8,7 +8,8 @@
               it waits for those of the part just finished at once.
 
 Gathers and reductions are in one queue, since they share a communicator: g(1), g(2), r(1), g(3), r(2) and so on; without
-prefetch g(1), r(1), g(2), r(2) (`simulator.step.shard_passes` has the fast depth's sums of this).
+prefetch g(1), r(1), g(2), r(2) (`simulator.step.shard_passes` has the fast depth's sums of this). Where a stage goes on while
+the gradients of a pass are reduced, those of its next pass follow them.
 
 Under ZeRO-2 in pipelines the gradients of a chunk are reduced once for several micro-batches (`model_states.reduced_fraction`).
 On the computation's stream this happens after the last pass of each group, whose messages have left by then, and for the last
@@ -28,7 +29,7 @@ from simulator.deep.plans.plan_parts import PlanParts
 from simulator.deep.plans.plan_traffic import After, PlanTraffic
 from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 from simulator.layout.weight_gathers import regathers
-from simulator.pipeline.shape import PipelineShape
+from simulator.pipeline.shape import PipelineShape, stage_of
 from simulator.step.parts import Part
 from simulator.step.shard_passes import IS_AHEAD, IS_WHOLE, first_gathers, reduces_in_every_pass
 from simulator.table import Integers
@@ -74,6 +75,10 @@ class Shards:
     """Tasks at which these are done after a pass, `(m, R)`, by direction and chunk."""
     _reduced: dict[int, list[Integers]] = field(default_factory=dict)
     """All reductions, by stage."""
+    _queued: dict[int, Integers] = field(default_factory=dict)
+    """Tasks at which the first reductions of a chunk may begin where no pass waits for the previous ones, `(g, R)`."""
+    _latest: dict[int, list[Integers]] = field(default_factory=dict)
+    """The latest reductions of each stage in its order, `(R,)` each."""
 
     def begin_pass(self, direction: int, chunk: int, stage: int, begin: Integers) -> None:
         """Begins a pass of all micro-batches, whose `(m, R)` first tasks are `begin`."""
@@ -133,6 +138,9 @@ class Shards:
             self._turn = self.graph.add("turn", after=[np.full(shape, NONE)]).reshape(shape)
             after = (*after, self._turn)
         done = (*(each[self._reducing] for each in after), *before)
+        if not (before or self._reduces_always or self.follows_groups):
+            queued = self.graph.add("queued", after=[np.full(done[0].shape, NONE)]).reshape(done[0].shape)
+            self._queued[self._chunk], done = queued, (*done, queued)
         for each in reductions:
             done = self.traffic.collective(each, self._stage, done)
         self._reduced.setdefault(self._stage, []).extend(done)
@@ -152,13 +160,23 @@ class Shards:
             passes: kinds of its parts in their order, and what each does.
         """
         kinds = [kind for kind, _ in passes]
-        return [
-            work(LENT_TO_SHARDS, CORE_SHARE * min(self._beside_s(kinds, place), cover_s(items)))
-            for place, (_, items) in enumerate(passes)
+        beside_s = [
+            min(self._beside_s(kinds, place), cover_s(items)) + self._beside_groups_s(kind, items)
+            for place, (kind, items) in enumerate(passes)
         ]
+        return [work(LENT_TO_SHARDS, CORE_SHARE * each_s) for each_s in beside_s]
+
+    def _beside_groups_s(self, kind: Part, items: Items) -> float:
+        """Mean time for which reductions of groups overlap with a part: they overlap with passes of both directions alike."""
+        if self._reduces_always or not self._reductions_of_a_pass:
+            return 0.0
+        passes = self.parts.passes[kind]
+        reductions_s = sum(each.alone_s for each in self.parts.part_reductions(kind))
+        both_s = cover_s(passes.forward) + cover_s(passes.backward)
+        return cover_s(items) * min(1.0, reductions_s * self._reductions_of_a_pass / both_s)
 
     def _beside_s(self, kinds: list[Part], place: int) -> float:
-        """Traffic that overlaps with a part: the reduction of the previous part, and the gather of the next one.
+        """Traffic of a pass that overlaps with a part: the reduction of the previous part, and the gather of the next one.
 
         A gather that is not ahead of its turn overlaps with nothing, nor does the reduction for which it waits.
         """
@@ -166,8 +184,6 @@ class Shards:
         traffic_s = self._reduction_s(kinds[place - 1]) if place and not waits else 0.0
         if place + 1 < len(kinds):
             return traffic_s + self._prefetched_s(kinds[place + 1], self._direction)
-        # The last reduction overlaps with nothing if every pass waits for its own.
-        traffic_s += 0.0 if self._reduces_always else self._reduction_s(kinds[place])
         is_ahead = self._direction == FORWARD and first_gathers(self.parts.rank.plans)[0] == IS_AHEAD
         return traffic_s + (self._prefetched_s(kinds[place], BACKWARD) if is_ahead else 0.0)
 
@@ -193,12 +209,25 @@ class Shards:
         """
         if previous[:2] in self._freed:
             self.graph.add_edges(self._freed[previous[:2]][previous[2]], begin)
+        self._queue(following)
         gate = self._gates.get(following[:2])
         if gate is None:
             return
         reductions = self._of_parts[previous[:2]] if self._reduces_always else []
         for each in (*self._ends[previous[:2]], *(reductions[-1] if reductions else ())):
             self.graph.add_edges(each[previous[2]], gate[following[2]])
+
+    def _queue(self, following: tuple[int, int, int]) -> None:
+        """Lets the reductions of a pass, given as in `follow`, begin behind those of earlier passes of its stage."""
+        direction, chunk, micro_batch = following
+        if direction != self.last_direction or chunk not in self._queued:
+            return
+        (groups,) = np.nonzero(self._reducing == micro_batch)
+        stage = int(stage_of(self.pipeline, chunk))
+        for group in groups:
+            for each in self._latest.get(stage, []):
+                self.graph.add_edges(each, self._queued[chunk][group])
+            self._latest[stage] = [each[group] for each in self._of_parts[direction, chunk][-1]]
 
     def last_of_parts(self, chunk: int, fraction: float) -> After:
         """Returns the last reduction of a chunk when a share of its parts is over, for one micro-batch, `(1, R)`."""
@@ -249,17 +278,17 @@ class Shards:
         return sum(each.alone_s for each in self.parts.part_gathers(kind))
 
     def _reduction_s(self, kind: Part) -> float:
-        """Time of a part's reduction in a backward pass; the mean if only some passes reduce."""
+        """Time of a part's reduction in a backward pass if every pass reduces."""
         is_none = self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN
-        if is_none or not self._hides_reductions:
+        if is_none or not (self._hides_reductions and self._reduces_always):
             return 0.0
-        return sum(each.alone_s for each in self.parts.part_reductions(kind)) * self._reductions_of_a_pass
+        return sum(each.alone_s for each in self.parts.part_reductions(kind))
 
     @property
     def _reductions_of_a_pass(self) -> float:
-        """Number of reductions that follow a backward pass; the mean if only some reduce, without the last one."""
-        if self._reduces_always:
-            return 1.0
+        """Mean number of reductions of groups that follow a backward pass, without the last one; 0 if nothing hides them."""
+        if self.zero_stage != REDUCES_OFTEN or not self._hides_reductions:
+            return 0.0
         num_passes = self.pipeline.num_micro_batches
         return self._num_reductions / num_passes - 1.0 / num_passes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -200,12 +201,28 @@ class TestDepths:
     def test_what_groups_of_interleaved_stages_reduce_hides_behind_forward_passes_too(
         self, num_experts: int
     ) -> None:
-        # All-reduces of whole gradients that outlast backward passes: behind these alone, 12 % apart.
+        # All-reduces of whole gradients that outlast backward passes.
         experts = MixtureOfExperts(num_experts=num_experts, experts_per_token=2, expert_ffn_hidden_size=4096)
         model = gpt(num_layers=16).model_copy(update={"experts": experts})
         workload = training(model, sequence_length=2048, global_batch_size=16 * 32)
         job = job_of(changed(workload, scatters_gradients_from=3))
         assert abs(_difference(plan_step(job, plan_of(pipeline=2, virtual=2, data=32, zero=2)))) < 0.06
+
+    @pytest.mark.parametrize(("tensor", "batch", "virtual"), [(8, 32, 5), (8, 64, 2), (4, 128, 2)])
+    def test_what_groups_of_interleaved_stages_leave_is_a_queue_of_their_stage(
+        self, tensor: int, batch: int, virtual: int
+    ) -> None:
+        # As the mean beside every pass: 18, 9 and 3 % apart.
+        workload = training("llama-3.1-70b", sequence_length=1024, global_batch_size=batch)
+        plan = plan_of(tensor=tensor, pipeline=2, virtual=virtual, data=4, zero=2)
+        assert abs(_difference(plan_step(job_of(workload), plan))) < 0.005
+
+    def test_copies_of_hybrid_sharding_follow_the_reductions_of_groups_once(self) -> None:
+        # Where they waited for the mean of these reductions, too: 7.4 % apart.
+        workload = training("qwen3-30b-a3b", sequence_length=2048, global_batch_size=64)
+        plan = plan_of(tensor=8, pipeline=2, virtual=3, expert=2, data=16, zero=2, shards=4)
+        job = job_of(workload, rented("a100-sxm4-80gb"))
+        assert abs(_difference(plan_step(job, plan))) < 0.015
 
     @pytest.mark.parametrize("sequence", [512, 8192])
     @pytest.mark.parametrize("prefetch", ["none", "forward", "backward"])
@@ -288,6 +305,18 @@ class TestDepths:
         # Two micro-batches of eight parts, of which the output layer is gathered once.
         assert len(moving) == 2 * (8 + 7 + 8)
         assert all(begin >= end * (1 - ROUNDING) for (_, end), (begin, _) in pairwise(moving))
+
+    def test_reductions_of_several_passes_follow_each_other_where_the_stage_goes_on(self) -> None:
+        workload = training("llama-3.1-70b", sequence_length=512, global_batch_size=16)
+        step = plan_step(job_of(workload), plan_of(tensor=8, pipeline=2, virtual=5, data=8, zero=2))
+        played, moving = step.played, defaultdict[int, list[tuple[float, float]]](list)
+        for task in range(len(step.graph)):
+            if step.graph.label_of(task) == "gradient reduce-scatter":
+                moving[step.graph.path[task]].append((played.start_s[task], played.end_s[task]))
+        # A stage has 40 layers and an end of the model in five chunks, whose only groups are two micro-batches.
+        assert [len(each) for each in moving.values()] == [41, 41]
+        for each in moving.values():
+            assert all(begin >= end * (1 - ROUNDING) for (_, end), (begin, _) in pairwise(sorted(each)))
 
     def test_copies_of_hybrid_sharding_are_added_up_behind_their_reductions(self) -> None:
         step = _step(FEW["hybrid sharding"])

@@ -247,6 +247,29 @@ class TestExposedNetwork:
         assert played(equal_step(4, 8, sync_s=[0.0, 0.0, 0.0, 6.0])).exposed_sync_s == pytest.approx(0.0)
 
 
+class TestGroups:
+    """Gradients of groups of micro-batches, two stages with two chunks each, in one piece."""
+
+    @staticmethod
+    def step_s(sync_s: float, groups_s: float, m: int = 6) -> float:
+        columns = columns_of([equal_step(2, m, 2, sync_s=[sync_s] * 4, num_overlap_buckets=1)])
+        columns["gradient_groups_s"] = [[groups_s] * 4]
+        return float(play_pipelines(**columns).step_s[0])
+
+    def test_what_outlasts_the_passes_is_a_queue_of_its_stage(self) -> None:
+        # Four forwards of half a second up to the last chunk, its two backwards of a second with a forward between them, and
+        # the second backward of the chunk before complete the first group of the first stage.
+        group_s = 4 * 0.5 + 1.0 + 0.5 + 1.0 + 1.0
+        # From then on each of its two chunks reduces two groups, and the last one.
+        assert self.step_s(10.0, 100.0) == pytest.approx(group_s + 4 * 100.0 + 2 * 10.0)
+
+    def test_what_ends_before_the_last_passes_do_costs_nothing(self) -> None:
+        assert self.step_s(0.25, 0.5) == pytest.approx(self.step_s(0.25, 0.0))
+
+    def test_stages_with_one_group_have_nothing_to_queue(self) -> None:
+        assert self.step_s(10.0, 100.0, m=2) == pytest.approx(self.step_s(10.0, 0.0, m=2))
+
+
 class TestAgainstTheReference:
     @settings(max_examples=300, deadline=None)
     @given(random_steps())

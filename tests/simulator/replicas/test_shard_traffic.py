@@ -219,7 +219,7 @@ def test_zero_bubble_schedules_gather_beside_gradients_of_inputs_and_reduce_besi
     changes = {"overlaps_gradient_sync": overlaps, "weight_prefetch": "both"}
     rank = Rank.of(job_of(workload(4, 8).model_copy(update=changes)), table_of(plan))
     parts = ModelParts.of(rank, split_layers(MODEL, rank.plans))
-    _, backward_s, later_s = shards_s(rank, parts, ReplicaTraffic.of(rank, parts.weights), None)
+    _, backward_s, later_s, _ = shards_s(rank, parts, ReplicaTraffic.of(rank, parts.weights), None)
     # The stages in the middle have two layers; one reduction is behind both.
     layer = model_parts(rank, 3)[1]
     products_s = float(dense_layer_weight_gradients_s(rank)[0])
