@@ -241,4 +241,4 @@ def _drawn(memory: Memory, purpose: int, index: int) -> float:
         draw = exponential if purpose <= RESTART_TIME else uniform
         memory.draws[purpose, number] = draw(memory.key[0], purpose, number)
         memory.num_drawn[purpose] += 1
-    return memory.draws[purpose, index]
+    return float(memory.draws[purpose, index])

@@ -149,7 +149,7 @@ def _first_guess_s(calm_s: float, normal: float, slower: float, moments: Floats)
     variance = max(_NOTHING, moments[0, _SUM_VARIANCE] + moments[1, _SUM_VARIANCE])
     third = moments[0, _SUM_THIRD] + moments[1, _SUM_THIRD]
     delayed_s = normal * math.sqrt(variance) + (normal**2 - 1.0) / 6.0 * third / variance
-    return mean_s + math.hypot((slower - 1.0) * mean_s, delayed_s)
+    return float(mean_s + math.hypot((slower - 1.0) * mean_s, delayed_s))
 
 
 @inlined_uncounted

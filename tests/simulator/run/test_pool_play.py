@@ -15,7 +15,7 @@ from simulator.run.course import Course
 from simulator.run.events import expected_goodput, expected_ledger, simulate_runs
 from simulator.run.pool import replacement_wait_s
 from simulator.run.pool_play import Memory, played_wait_s
-from simulator.run.state import STATE, designs_of
+from simulator.run.state import STATE, Records, designs_of
 from simulator.table import Floats
 from simulator.units import DAY, HOUR
 
@@ -185,8 +185,13 @@ def test_a_recovery_that_lasts_for_all_interruptions_has_draws_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The first nine failed nodes are replaced; then nodes fail until none comes back.
-    memories, of = [], Memory.of
-    monkeypatch.setattr(Memory, "of", lambda pools: memories.append(of(pools)) or memories[-1])
+    memories, make = [], Memory.of
+
+    def remembered(pools: Records) -> Memory:
+        memories.append(make(pools))
+        return memories[-1]
+
+    monkeypatch.setattr(Memory, "of", remembered)
     waits_s(Runs.of(runs_of(num_spares=9, repair_s=1e12, queue_wait_s=1e15, fails_during_restart=True)))
     num_drawn, num_draws = memories[0].num_drawn.max(), memories[0].draws.shape[1]
     assert num_draws // 2 < num_drawn <= num_draws
