@@ -24,13 +24,14 @@ def lent_s(
     *,
     is_split: bool = False,
     k: int = 4,
+    chunks_per_stage: int = 1,
     waits: CardWaits | None = None,
 ) -> float:
-    """What chunks on one stage each lend, whose forward takes 1 s and whose backward 2 s, 1 s of it for weights."""
+    """What chunks lend, whose forward takes 1 s and whose backward 2 s, 1 s of it for weights."""
     chunks = np.ones((1, len(gradient_s)))
     pipeline: PipelineColumns = {
-        "num_stages": [len(gradient_s)],
-        "num_chunks_per_stage": np.ones(1),
+        "num_stages": [len(gradient_s) // chunks_per_stage],
+        "num_chunks_per_stage": [chunks_per_stage],
         "num_micro_batches": [8],
         "chunk_forward_s": chunks,
         "chunk_backward_s": 2.0 * chunks,
@@ -56,6 +57,22 @@ def test_a_pass_lends_no_longer_than_it_lasts_and_what_waits_for_traffic_anyway_
 
 def test_stages_of_zero_bubbles_lend_side_by_side() -> None:
     assert lent_s([0.8, 0.4], [0.0, 0.0], is_split=True) == pytest.approx(CORE_SHARE * 0.75 * 0.8)
+
+
+def test_the_first_stage_makes_up_for_as_much_as_all_pieces_but_one_outlast_their_pass() -> None:
+    # A backward of 2 s lends to three quarters of 2.3 s, and three quarters of 0.3 s come after it.
+    assert lent_s([2.3], [0.0]) == pytest.approx(0.75 * (CORE_SHARE * 2.3 - 0.3))
+
+
+def test_stages_of_zero_bubbles_lend_once_for_each_of_their_chunks() -> None:
+    found_s = lent_s([0.8, 0.4, 0.4, 0.4], [0.0] * 4, is_split=True, chunks_per_stage=2)
+    assert found_s == pytest.approx(2 * CORE_SHARE * 0.75 * 0.8)
+
+
+def test_gradients_in_one_piece_take_cores_of_the_next_chunk_of_interleaved_stages_at_the_same_time() -> None:
+    # Those of the third and the fourth chunk, on two stages; those of the first two have nothing beside them.
+    found_s = lent_s([9.0, 9.0, 0.8, 0.4], [0.0] * 4, k=1, chunks_per_stage=2)
+    assert found_s == pytest.approx(CORE_SHARE * (0.8 + 0.4) / 2)
 
 
 def waits(gradient_s: list[float], gather_s: list[float]) -> CardWaits:
