@@ -238,7 +238,8 @@ def test_a_run_without_progress_costs_infinitely_much_of_everything_it_pays_for(
     job = job_with(H100_RENTED, H100_BOUGHT)
     plans = plans_with({"num_gpus": 16, "offer": 0}, {"num_gpus": 16, "offer": 1})
     outcomes = simulate(job, plans)
-    endless = replace(outcomes, run=replace(outcomes.run, wall_time_s=np.full(2, np.inf)))
+    never = replace(outcomes.run, wall_time_s=np.full(2, np.inf), makes_progress=np.zeros(2, dtype=bool))
+    endless = replace(outcomes, run=never)
     scores = score(job, plans, endless)
     risks = {Objective.DEADLINE_RISK, Objective.BUDGET_RISK}  # this job has neither limit
     for objective in Objective:
