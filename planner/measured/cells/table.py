@@ -13,7 +13,7 @@ from pathlib import Path
 from simulator.errors import refusal
 
 _SEPARATORS = (",", ";", "\t")
-_SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n?", re.IGNORECASE)
+_SEPARATOR_LINE = re.compile(r"sep=([,;|\t])\r?\n?", re.IGNORECASE)
 """First line by which Excel is told what separates cells."""
 
 
@@ -39,6 +39,8 @@ def read_table(path: Path, columns: Collection[str]) -> Table:
     """
     text = _text(path)
     told = _SEPARATOR_LINE.match(text)
+    if told and not text[told.end() :].strip():
+        raise refusal(path, "has no head: give a CSV file with a head")
     text = text[told.end() :] if told else text
     separator = told[1] if told else _separator(text.partition("\n")[0], columns)
     records = _records(text, separator, path)

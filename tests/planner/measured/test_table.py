@@ -91,3 +91,14 @@ def test_rows_with_other_numbers_of_cells_say_what_to_do(tmp_path: Path, row: st
 def test_other_separators_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="separated by commas, semicolons or tabs"):
         rows_of(tmp_path, TABLE.replace(",", "|"))
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [("sep=;\n", "has no head"), ("sep=,", "has no head"), ('sep="\r\n' + TABLE, "row 1 lacks")],
+)
+def test_a_line_that_names_the_separator_needs_a_head_behind_it(
+    tmp_path: Path, content: str, match: str
+) -> None:
+    with pytest.raises(InputError, match=match):
+        rows_of(tmp_path, content)
