@@ -23,6 +23,7 @@ from simulator.pipeline.order import (
     ROUTINE,
     STAGE,
     PipelineOrder,
+    mark_groups,
     pipeline_order,
 )
 from simulator.pipeline.shape import DUAL_PIPE_V
@@ -66,7 +67,7 @@ def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) 
     step. Reductions delay no operation, so a design that gathers nothing is its own twin.
     """
     order = pipeline_order(shape_of(batch, rows[0]), False, False)  # noqa: FBT003  (numba takes no keywords here)
-    num_left = 0
+    num_left, is_marked = 0, False
     for row in rows:
         num_left += num_lanes_of(batch, row)
     lanes = new_lanes(order.shape, lanes_for(num_left), order.num_rows, 0, 1)
@@ -82,6 +83,9 @@ def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) 
                 load_lane(batch, rows[last], lanes, num_used + twin, twin == 0)
             num_used += num_own
             last += 1
+        if not is_marked and lanes.groups_s.any():
+            mark_groups(order)
+            is_marked = True
         play_lanes(order, lanes)
         num_left -= num_used
         num_used = 0

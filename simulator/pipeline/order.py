@@ -17,18 +17,12 @@ import numpy.typing as npt
 
 from simulator.compiled import compiled
 from simulator.pipeline.dual_pipe import is_of_pair, is_paired, leaves_with, num_paired
-from simulator.pipeline.shape import (
-    DUAL_PIPE_V,
-    PipelineShape,
-    is_interleaved,
-    num_directions,
-    stage_of,
-)
+from simulator.pipeline.shape import DUAL_PIPE_V, PipelineShape, num_directions, stage_of
 from simulator.pipeline.turns import peaks_in_flight, turns_of_stages
 
 ROUTINE, FIRST_FORWARD, LAST_GRADIENT, GROUP_GRADIENT = 0, 1, 2, 3
 """Where data-parallel traffic meets the pipeline: at the first forward of a chunk, when its gradients are complete, and when
-those of a group are. Only interleaved stages have groups."""
+those of a group are. The last is marked only on request (`mark_groups`)."""
 ALWAYS_THERE = 0
 """Row of ends for operations that wait for nothing."""
 NOT_YET = -1
@@ -73,6 +67,20 @@ def pipeline_order(shape: PipelineShape, keeps_every_end: bool, has_duration_eac
     # The last one is written where pairs meet, and never read.
     num_rows = 2 + num_directions(shape.schedule) * shape.num_chunks * num_slots
     return PipelineOrder(shape, operations, num_rows, peak_in_flight)
+
+
+@compiled
+def mark_groups(order: PipelineOrder) -> None:
+    """Marks the last backward of each chunk and group of micro-batches; the order is that of interleaved stages."""
+    c, group_size, operations = order.shape.num_chunks, order.shape.group_size, order.operations
+    num_left = np.full(2 * c, group_size)
+    for place in range(len(operations)):
+        kind = operations[place, KIND]
+        num_left[kind] -= 1
+        if num_left[kind] == 0:
+            num_left[kind] = group_size
+            if kind >= c and operations[place, OCCASION] == ROUTINE:
+                operations[place, OCCASION] = GROUP_GRADIENT
 
 
 @compiled
@@ -176,8 +184,6 @@ def _write_pass(
         operations[num, OCCASION] = FIRST_FORWARD
     elif micro_batch + 1 == m and kind >= num_kinds - c:
         operations[num, OCCASION] = LAST_GRADIENT
-    elif is_interleaved(shape) and kind >= num_kinds - c and (micro_batch + 1) % shape.group_size == 0:
-        operations[num, OCCASION] = GROUP_GRADIENT
 
 
 @compiled

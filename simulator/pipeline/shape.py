@@ -34,12 +34,6 @@ def turns_back(schedule: int) -> bool:
 
 
 @compiled
-def is_interleaved(shape: PipelineShape) -> bool:
-    """Returns whether it is 1F1B with several chunks on a stage."""
-    return bool(shape.schedule == ONE_F_ONE_B and shape.num_chunks > shape.num_stages)
-
-
-@compiled
 def stage_of(shape: PipelineShape, chunk: int) -> int:
     """Returns the stage of a chunk: round-robin, or in a V."""
     if turns_back(shape.schedule) and chunk >= shape.num_stages:
