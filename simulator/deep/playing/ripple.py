@@ -39,7 +39,7 @@ class Ripple(NamedTuple):
     is_listed: Booleans
     """`(p,)` whether a path is among those that the change has reached."""
     moved: Integers
-    """`(p,)` scratch: paths that move to another holder."""
+    """Scratch: paths that move to another holder, once for each time that they cross its link."""
     crossed: Integers
     """`(l,)` scratch: the bundles of one holder."""
     left: Floats
@@ -50,8 +50,8 @@ class Ripple(NamedTuple):
     """`(2,)` number of links and of paths reached."""
 
 
-def new_ripple(num_links: int, num_paths: int) -> Ripple:
-    """Returns the state before any change."""
+def new_ripple(num_links: int, num_paths: int, num_places: int) -> Ripple:
+    """Returns the state before any change; a path has a place for each time that it crosses a link."""
     return Ripple(
         due=np.full(2 << max(0, num_links - 1).bit_length(), np.inf),
         is_reached=np.zeros(num_links, np.bool_),
@@ -59,7 +59,7 @@ def new_ripple(num_links: int, num_paths: int) -> Ripple:
         is_rising=np.zeros(num_links + 1, np.bool_),
         is_new=np.zeros(num_links, np.bool_),
         is_listed=np.zeros(num_paths, np.bool_),
-        moved=np.zeros(num_paths, np.int64),
+        moved=np.zeros(num_places, np.int64),
         crossed=np.zeros(num_links, np.int64),
         left=np.zeros(num_links),
         free=np.zeros(num_links, np.int64),

@@ -87,7 +87,7 @@ def new_sharing(
         links=links,
         paths=paths,
         bundles=new_bundles(path_offsets, path_links, path_of, num_links),
-        ripple=new_ripple(num_links, num_paths),
+        ripple=new_ripple(num_links, num_paths, len(path_links)),
     )
     net = Sharing(
         path_offsets=path_offsets,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import unwrap
 
 import numpy as np
 import pytest
@@ -178,6 +179,21 @@ def test_few_changes_among_many_flows_are_followed_and_not_filled_anew() -> None
     ways = columns([random.choice(40, size=4, replace=False).tolist() for _ in range(300)])
     hows = [how for _, how in changed_in_steps(ways, random.uniform(1, 100, 40), random)]
     assert hows == [FILLED, BUILT, *[SPREAD] * 38]
+
+
+def test_flows_that_cross_a_link_many_times_move_to_it_at_once() -> None:
+    # The first path has most of the last link, until it has 30 flows: then all share the last link alike.
+    num_paths, times = 20, 16
+    paths = [[own, *[num_paths] * times] for own in range(num_paths)]
+    bandwidth = np.array([100.0, *[1.0] * (num_paths - 1), times * 24.0])
+    net, change = new_sharing(*columns(paths), bandwidth)
+    hows, is_max_min = [], True
+    for changed, num_flows in ((np.arange(num_paths), 1), (np.array([1]), 1), (np.array([0]), 30)):
+        net.num_flows[changed] = num_flows
+        net.link_flows[:] = [*net.num_flows, times * net.num_flows.sum()]
+        hows.append(unwrap(follow)(net, change, changed, is_max_min))  # not compiled: bounds count
+    assert hows == [FILLED, BUILT, SPREAD]
+    assert net.rate_bytes_per_s == pytest.approx(24.0 / 49.0)
 
 
 def test_changes_that_are_followed_end_at_the_rates_of_linear_programs() -> None:
