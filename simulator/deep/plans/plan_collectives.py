@@ -207,6 +207,8 @@ def _collective(
     transfer_s: Floats,
     links: LinkConstants,
 ) -> Collective:
+    # Where a faster way takes a part of the bytes (`simulator.machine.network`), the rest is on the link for no longer than it.
+    near_s, far_s = np.minimum(near_s, alone_s), np.minimum(far_s, alone_s)
     return Collective(
         label=label,
         operation=operation,

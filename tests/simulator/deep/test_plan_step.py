@@ -533,6 +533,17 @@ class TestCollectives:
         spared = 1.0 / members if 1 < members < size else 0.0
         assert (1.0 - spared) * made.alone_s - ROUNDING <= found_s <= made.alone_s + ROUNDING
 
+    @pytest.mark.parametrize("operation", [Operation.ALL_REDUCE, Operation.ALL_GATHER])
+    def test_a_ring_in_a_node_that_is_faster_through_network_cards_takes_no_longer(
+        self, operation: Operation
+    ) -> None:
+        job = job_of(training(SMALL), rented("a100-pcie-80gb"))
+        rank = parts_and_shape(job, plan_of(data=8))[0].rank
+        made = ring("ring", operation, 1e9, Group.of(rank, 1, 8), rank.links)
+        assert made.rest_s + made.near_bytes / float(rank.links.intra_bytes_per_s[0]) == pytest.approx(
+            made.alone_s, rel=ROUNDING
+        )
+
 
 class TestFolding:
     @pytest.mark.parametrize("name", TWO_NODES)
