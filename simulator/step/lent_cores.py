@@ -8,7 +8,7 @@ pass:
     s           = CORE_SHARE min(1, 4 g/16) where the group leaves its link domain, CORE_SHARE where it does not
 
     lent(x, y)  = s min(x, y (K - 1)/K) + w'/x min(x, y (K - 1)/K)
-    shown(x, y) = max(0, lent(x, y) - max(0, y - x) (K - 1)/K)         where the stage waits for the traffic anyway
+    shown(x, y) = max(0, lent(x, y) - max(0, y - x) (K - 1)/K - (y - alone)/K)    where the stage waits for the traffic anyway
     step        + shown(x, y) of the first chunk, forward and backward + lent(x, y) of the other chunks, backward
 
 The last backwards of a micro-batch follow each other from chunk to chunk, each delayed by what the one before lends, and the
@@ -17,7 +17,8 @@ zero-bubble schedules no stage waits for the weight gradients x of another one: 
 
 On network cards w' is what a pass waits for while the traffic is there, too (`simulator.step.link_waits`). It is 0 where the
 traffic stays in its link domain, and next to weight gradients. In the term with w', y is how long the traffic takes alone;
-elsewhere it includes what the traffic itself waits (`simulator.step.card_time`).
+elsewhere it includes what the traffic itself waits (`simulator.step.card_time`), as the pipeline does for the piece that has no
+pass beside it and takes as long as alone.
 """
 
 from __future__ import annotations
@@ -101,7 +102,10 @@ class _Beside:
 
     def shown_s(self) -> Floats:
         """Returns the part of it that shows where the stage waits for the traffic anyway."""
-        return np.maximum(0.0, self.lent_s() - self.beside * np.maximum(0.0, self.traffic_s - self.pass_s))
+        shown_s = self.lent_s() - self.beside * np.maximum(0.0, self.traffic_s - self.pass_s)
+        if self.alone_s is not None:
+            shown_s -= (1.0 - self.beside) * (self.traffic_s - self.alone_s)
+        return np.asarray(np.maximum(0.0, shown_s))
 
 
 def lent_to_replicas_s(
@@ -139,7 +143,9 @@ def lent_to_replicas_s(
     one_by_one_s = sum_columns(gradients.lent_s()[:, 1:]) + gradients.of_first().shown_s()[:, 0]
     one_by_one_s += _beside_next_chunks_s(pipeline, num_buckets, gradients)
     if is_split.any():
-        later = replace(gradients, pass_s=np.asarray(pipeline["chunk_weight_gradient_s"]), waited_s=None)
+        later = replace(
+            gradients, pass_s=np.asarray(pipeline["chunk_weight_gradient_s"]), waited_s=None, alone_s=None
+        )
         at_once_s = pipeline["num_chunks_per_stage"] * np.max(later.shown_s(), axis=1)
         one_by_one_s = np.where(is_split, at_once_s, one_by_one_s)
     return np.asarray(weights.of_first().shown_s()[:, 0] + one_by_one_s)

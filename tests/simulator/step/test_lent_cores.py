@@ -87,13 +87,22 @@ def waits(gradient_s: list[float], gather_s: list[float]) -> CardWaits:
 
 
 def test_a_pass_waits_for_as_long_as_traffic_is_on_its_cards_alone() -> None:
-    # Gradients take twice as long beside collectives, and three quarters of them have the pass beside them.
-    cores_s, cards_s = CORE_SHARE * 0.75 * (1.6 + 0.8), 0.5 * 0.75 * (0.8 + 0.4)
+    # Gradients take twice as long beside collectives, and three quarters of them have the pass beside them. The last quarter
+    # has no collectives beside it, nor has the first quarter of weights, which is played as if it had.
+    cores_s, cards_s, apart_s = CORE_SHARE * 0.75 * (1.6 + 0.8), 0.5 * 0.75 * (0.8 + 0.4), 0.25 * (0.8 - 0.4)
     found_s = lent_s([0.8, 1.6], [0.0, 0.0], waits=waits([0.4, 0.8], [0.0, 0.0]))
-    assert found_s == pytest.approx(cores_s + cards_s)
+    assert found_s == pytest.approx(cores_s + cards_s - apart_s)
     assert lent_s([0.0, 0.0], [0.8, 0.0], waits=waits([0.0, 0.0], [0.4, 0.0])) == pytest.approx(
-        CORE_SHARE * 0.75 * 0.8 + 0.5 * 0.75 * 0.4
+        CORE_SHARE * 0.75 * 0.8 + 0.5 * 0.75 * 0.4 - apart_s
     )
+
+
+def test_a_pass_and_the_traffic_beside_it_hold_each_other_up_once() -> None:
+    # Gradients of 1.5 s take 2.25 s where 1 s of collectives in a pass of 2 s hold up three of their four pieces. They end at
+    # 0.5 + 2.25 s, or behind a pass that waits for 3/4 of 1.5 s in its collectives, with the last piece as long as alone.
+    pass_s = 2.0 + CORE_SHARE * 0.75 * 2.25 + 0.5 * 0.75 * 1.5
+    found_s = lent_s([2.25], [0.0], waits=waits([1.5], [0.0]))
+    assert 0.5 + 2.25 + found_s == pytest.approx(pass_s + 0.25 * 1.5)
 
 
 def test_gradients_of_weights_have_no_collectives_that_wait() -> None:
