@@ -40,7 +40,7 @@ from simulator.step.offload import gradient_copies_s, host_update_s, part_copies
 from simulator.step.once_per_step import once_per_step_bytes
 from simulator.step.shard_passes import ShownShards, reduces_in_every_pass, shards_s
 from simulator.step.whole_gradients import whole_gradient_s
-from simulator.table import Floats, Table, total
+from simulator.table import Booleans, Floats, Table, total
 from simulator.traffic.layer_collectives import Directions
 from simulator.traffic.stage_sends import send_card_s, send_s, sends_block
 
@@ -271,18 +271,18 @@ def _last_sends_s(rank: Rank, once_s: Directions) -> Floats:
 def _with_shards(
     rank: Rank, parts: ModelParts, by_parts: ReplicaTraffic | None, cards_s: Directions | None
 ) -> Directions | None:
-    """Card time of passes, plus that of shards behind them under hybrid sharding if they leave their domain, `(n, C)` a way.
+    """Card time of passes, plus that of shards behind them under hybrid sharding if copies use the same links, `(n, C)` a way.
 
     Reductions of groups are not behind a pass, but in the queue ahead of the copies (`simulator.pipeline.kernel`).
     """
     plans = rank.plans
     if by_parts is None or not plans.shard_ranks.any():
         return cards_s
-    is_far = leaves_domain(rank, plans.tensor_parallel, shard_group(plans)) & (plans.shard_ranks > 0)
-    is_far &= reduces_in_every_pass(plans)
-    if not is_far.any():
+    is_beside = leaves_domain(rank, plans.tensor_parallel, shard_group(plans)) | _copies_share_scale_up(rank)
+    is_beside &= (plans.shard_ranks > 0) & reduces_in_every_pass(plans)
+    if not is_beside.any():
         return cards_s
-    shards_s = is_far[:, None] * parts.weighted(by_parts.backward_s.T)
+    shards_s = is_beside[:, None] * parts.weighted(by_parts.backward_s.T)
     forward_s, backward_s = (np.zeros_like(shards_s),) * 2 if cards_s is None else cards_s
     return forward_s, backward_s + shards_s
 
@@ -299,11 +299,21 @@ def _streams_s(
     if cards_s is None:
         return gradient_s, parameter_s
     # Zero-bubble schedules reduce gradients beside products alone.
-    of_gradients, of_weights = shares_cards & ~splits_backward(plans), shares_cards
+    of_gradients, of_weights = (
+        (shares_cards | _copies_share_scale_up(rank)) & ~splits_backward(plans),
+        shares_cards,
+    )
     card_s = of_weights[:, None] * cards_s[0]
     parameter_s = beside_own_traffic_s(parameter_s, passes_s[0], card_s, buckets.parameters)
     card_s = of_gradients[:, None] * cards_s[1]
     return beside_own_traffic_s(gradient_s, passes_s[1], card_s, buckets.gradients), parameter_s
+
+
+def _copies_share_scale_up(rank: Rank) -> Booleans:
+    """Whether copies of hybrid sharding and their shards are all in one link domain, which is no mesh, `(n,)`."""
+    return np.asarray(
+        (rank.plans.shard_ranks > 0) & ~replicas_leave_domain(rank) & (rank.links.unlinked_members == 0.0)
+    )
 
 
 def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Floats:
