@@ -60,6 +60,8 @@ class CardWaits:
     """y alone, beside forward passes."""
     gradient_sync_s: Floats
     """y alone, beside backward passes."""
+    idle_s: Floats | None = None
+    """The part of backward passes in which they only wait for shards of their own, and lend no cores; `None`: 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,8 @@ class _Beside:
     """w'; `None`: 0."""
     alone_s: Floats | None = None
     """y alone; `None`: y."""
+    idle_s: Floats | None = None
+    """The part of x in which nothing is computed; `None`: 0."""
 
     def of_first(self) -> Self:
         """Returns the first chunk alone, `(n, 1)`."""
@@ -89,12 +93,15 @@ class _Beside:
             beside=self.beside[:, first],
             waited_s=None if self.waited_s is None else self.waited_s[:, first],
             alone_s=None if self.alone_s is None else self.alone_s[:, first],
+            idle_s=None if self.idle_s is None else self.idle_s[:, first],
         )
 
     def lent_s(self, num_passes: Floats | Integers | float = 1.0) -> Floats:
         """Returns how much longer passes are when the traffic overlaps with this many of each, one after the other."""
         whole_s = num_passes * self.pass_s
         lent_s = self.core_share * np.minimum(whole_s, self.beside * self.traffic_s)
+        if self.idle_s is not None:
+            lent_s *= 1.0 - self.idle_s / np.maximum(self.pass_s, np.finfo(np.float64).tiny)
         if self.waited_s is None or self.alone_s is None:
             return np.asarray(lent_s)
         per_s = np.divide(self.waited_s, self.pass_s, out=np.zeros_like(self.pass_s), where=self.pass_s > 0.0)
@@ -139,6 +146,7 @@ def lent_to_replicas_s(
         core_share=share,
         waited_s=sync_waits[0],
         alone_s=sync_waits[1],
+        idle_s=waits.idle_s if waits else None,
     )
     one_by_one_s = sum_columns(gradients.lent_s()[:, 1:]) + gradients.of_first().shown_s()[:, 0]
     one_by_one_s += _beside_next_chunks_s(pipeline, num_buckets, gradients)

@@ -175,7 +175,10 @@ class _Made:
         passes_s = *_added(layers_s, shown_s, copies_s), parts.weight_gradients(rank) + later_s
         once_s = once_per_step_s(rank, parts, weights, by_parts)
         buckets = Buckets.of(rank, parts, weights)
-        busy_s = cards_s, _with_shards(rank, parts, by_parts, cards_s)
+        copied_s = _shards_beside_copies_s(rank, parts, by_parts)
+        busy_s = cards_s, cards_s
+        if copied_s is not None:
+            busy_s = cards_s, _added(cards_s or (0.0 * copied_s,) * 2, (0.0 * copied_s, copied_s))
         pipeline = _columns(rank, parts, buckets, (once_s, in_groups_s), passes_s, busy_s)
         return cls(
             parts=parts,
@@ -188,7 +191,7 @@ class _Made:
                 pipeline,
                 splits_backward(rank.plans),
                 replicas_core_share(rank),
-                _card_waits(rank, parts, once_s, cards),
+                _card_waits(rank, parts, once_s, cards, _waiting_shards_s(copied_s, layers_s[1]), shown_s[1]),
             )
             + _last_sends_s(rank, once_s),
         )
@@ -244,19 +247,37 @@ def _per_chunk(parts: ModelParts, ways_s: Directions) -> Directions:
     return parts.weighted(ways_s[0]), parts.weighted(ways_s[1])
 
 
-def _card_waits(rank: Rank, parts: ModelParts, once_s: Directions, cards: OnLink | None) -> CardWaits | None:
-    """What passes wait for of their own card time while traffic of the replicas is on the cards."""
-    if cards is None:
+def _waiting_shards_s(copied_s: Floats | None, cover_s: Floats) -> Floats | None:
+    """What backward passes wait for of shards that share links with copies, `(n, C)`: all that their layers do not hide.
+
+    The first chunk delays none: the step ends with its copies, which wait for its shards.
+    """
+    if copied_s is None:
         return None
-    (gradient_s, parameter_s), waited_s = (
-        once_s,
-        _per_chunk(parts, cards.where(replicas_leave_domain(rank)).waited_s),
-    )
+    return np.asarray((np.arange(copied_s.shape[1]) > 0) * np.clip(2.0 * copied_s - cover_s, 0.0, copied_s))
+
+
+def _card_waits(
+    rank: Rank,
+    parts: ModelParts,
+    once_s: Directions,
+    cards: OnLink | None,
+    shards_s: Floats | None,
+    shown_s: Floats,
+) -> CardWaits | None:
+    """What passes wait for of their own traffic while that of the replicas is on the same links."""
+    if cards is None and shards_s is None:
+        return None
+    gradient_s, parameter_s = once_s
+    forward_s, backward_s = np.zeros_like(gradient_s), np.zeros_like(gradient_s)
+    if cards is not None:
+        forward_s, backward_s = _per_chunk(parts, cards.where(replicas_leave_domain(rank)).waited_s)
     return CardWaits(
-        forward_s=waited_s[0],
-        backward_s=waited_s[1],
+        forward_s=forward_s,
+        backward_s=backward_s if shards_s is None else backward_s + shards_s,
         parameter_gather_s=parameter_s,
         gradient_sync_s=gradient_s,
+        idle_s=None if shards_s is None else (shards_s > 0.0) * shown_s,
     )
 
 
@@ -268,23 +289,17 @@ def _last_sends_s(rank: Rank, once_s: Directions) -> Floats:
     return last_sends_wait_s(once_s[0], is_beside * send_card_s(rank))
 
 
-def _with_shards(
-    rank: Rank, parts: ModelParts, by_parts: ReplicaTraffic | None, cards_s: Directions | None
-) -> Directions | None:
-    """Card time of passes, plus that of shards behind them under hybrid sharding if copies use the same links, `(n, C)` a way.
+def _shards_beside_copies_s(rank: Rank, parts: ModelParts, by_parts: ReplicaTraffic | None) -> Floats | None:
+    """Gathers and reductions behind backward passes on links that copies of hybrid sharding use, too, `(n, C)`; `None`: none.
 
     Reductions of groups are not behind a pass, but in the queue ahead of the copies (`simulator.pipeline.kernel`).
     """
     plans = rank.plans
     if by_parts is None or not plans.shard_ranks.any():
-        return cards_s
+        return None
     is_beside = leaves_domain(rank, plans.tensor_parallel, shard_group(plans)) | _copies_share_scale_up(rank)
     is_beside &= (plans.shard_ranks > 0) & reduces_in_every_pass(plans)
-    if not is_beside.any():
-        return cards_s
-    shards_s = is_beside[:, None] * parts.weighted(by_parts.backward_s.T)
-    forward_s, backward_s = (np.zeros_like(shards_s),) * 2 if cards_s is None else cards_s
-    return forward_s, backward_s + shards_s
+    return is_beside[:, None] * parts.weighted(by_parts.backward_s.T) if is_beside.any() else None
 
 
 def _streams_s(

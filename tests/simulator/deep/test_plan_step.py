@@ -231,6 +231,12 @@ class TestDepths:
         job = job_of(workload, rented("a100-sxm4-80gb"))
         assert abs(_difference(plan_step(job, plan))) < 0.015
 
+    def test_stages_wait_for_shards_that_share_cards_with_the_copies_of_the_stage_before(self) -> None:
+        # Where passes went on as without copies: 9.5 % apart.
+        workload = training("llama-3.1-8b", sequence_length=1024, global_batch_size=32)
+        plan = plan_of(tensor=4, pipeline=2, data=16, zero=3, shards=4)
+        assert abs(_difference(plan_step(job_of(workload), plan))) < 0.02
+
     @pytest.mark.parametrize("accelerator", ["h100-sxm5-80gb", "h100-pcie-80gb"])
     def test_copies_of_hybrid_sharding_in_one_link_domain_share_its_links_with_their_shards(
         self, accelerator: str

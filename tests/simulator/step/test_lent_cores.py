@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -103,6 +105,12 @@ def test_a_pass_and_the_traffic_beside_it_hold_each_other_up_once() -> None:
     pass_s = 2.0 + CORE_SHARE * 0.75 * 2.25 + 0.5 * 0.75 * 1.5
     found_s = lent_s([2.25], [0.0], waits=waits([1.5], [0.0]))
     assert 0.5 + 2.25 + found_s == pytest.approx(pass_s + 0.25 * 1.5)
+
+
+def test_a_pass_that_waits_for_its_shards_lends_no_cores_meanwhile() -> None:
+    # Half of the backward of 2 s.
+    idle = replace(waits([0.4], [0.0]), idle_s=np.ones((1, 1)))
+    assert lent_s([0.4], [0.0], waits=idle) == pytest.approx(0.75 * 0.4 * (0.5 * CORE_SHARE + 0.5))
 
 
 def test_gradients_of_weights_have_no_collectives_that_wait() -> None:
