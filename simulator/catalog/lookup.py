@@ -115,6 +115,12 @@ def default_node(accelerator_name: str, *, path: str = "accelerator") -> Node:
     return node(_word(accelerator_name, "default_node", path))
 
 
+def is_pcie_card(accelerator_name: str) -> bool:
+    """Returns whether an accelerator is a card that reaches others over PCIe; raises `CatalogError` for an unknown name."""
+    found = figures(Kind.ACCELERATORS, accelerator_name)
+    return any((figure.quantity, figure.value) == ("pcie_card", "true") for figure in found)
+
+
 def fabric(name: str, *, path: str = "fabric") -> Fabric:
     """Returns a non-blocking fabric; raises `CatalogError` for an unknown name."""
     return _made(Fabric, {"kind": name, **_fields(Kind.FABRICS, name, FABRIC_FIELDS, path)}, name, path)

@@ -143,8 +143,6 @@ _OLD_MEMORY = (
 )
 """H100 NVL, and those with HBM2e: cards of 80 GB, modules of 64 GB, and of 96 GB, which drivers show as 94 or 95, of less power
 than their namesakes."""
-_CARD = re.compile(r"-(?:pcie|nvl)-")
-"""In names of the catalogue."""
 MEMORY_DIFFERS_BY = 0.1
 """Memory that is written differs by at most so much from the catalogue's: 192 GB of a B200 are 180 GB in use."""
 
@@ -195,11 +193,6 @@ def _spellings(name: str) -> tuple[str, ...]:
     ]
     without = [without_memory, without_form, _DOMAIN.sub("", without_form)]
     return (plain, f"tpu{plain}", *with_memory, *map(_without_maker, without))
-
-
-def is_card(accelerator: str) -> bool:
-    """Returns whether an accelerator of the catalogue is a card, which reaches others over PCIe alone."""
-    return bool(_CARD.search(accelerator))
 
 
 def link_domain_of(name: str) -> int | None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from planner.input.problems import shown
 from planner.measured.cells.words import affirmed
-from planner.measured.hardware.accelerator_names import is_card
 from planner.measured.hardware.machine_names import machine_of
 from simulator import catalog
 from simulator.errors import InputError, Problem
@@ -142,7 +141,8 @@ def network_of(description: str, accelerator: str, *, gpus_per_node: int | None 
     if affirmed(_OVERSUBSCRIBED, description):
         remark = "; ".join(filter(None, [remark, "links that are fewer further up are left out"]))
     domain = _domain(description, accelerator)
-    has_scale_up = bool(_SCALE_UP.search(description)) or _is_pcie(description, accelerator)
+    is_pcie = "pcie" in description.lower() and catalog.is_pcie_card(accelerator)
+    has_scale_up = is_pcie or bool(_SCALE_UP.search(description))
     usual = machine.fabric if machine else catalog.default_fabric(accelerator).kind
     return Network(
         fabric=words or usual,
@@ -168,11 +168,6 @@ def _unread_rate(description: str, usual_bytes_per_s: float, *, is_usual: bool) 
     if all(math.isclose(_bytes_per_s(rate), usual_bytes_per_s) for rate in unread):
         return ""
     return f"{unread[0][0].strip()} does not say of how many links it is; the usual links of the accelerator stand in"
-
-
-def _is_pcie(description: str, accelerator: str) -> bool:
-    """Returns whether PCIe is named as the link of a card that has no other."""
-    return "pcie" in description.lower() and is_card(accelerator)
 
 
 def _domain(description: str, accelerator: str) -> int | None:

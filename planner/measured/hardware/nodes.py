@@ -10,7 +10,7 @@ from planner.measured.cells.file import Cells
 from planner.measured.cells.told import LONGEST_NAME, Told
 from planner.measured.cells.words import NOTHING_SAID
 from planner.measured.frameworks.names import is_torchtitan
-from planner.measured.hardware.accelerator_names import accelerator_id, is_card, link_domain_of
+from planner.measured.hardware.accelerator_names import accelerator_id, link_domain_of
 from planner.measured.hardware.dies import counted_accelerator
 from planner.measured.hardware.machine_names import machine_of
 from planner.measured.hardware.network_names import Network, network_of
@@ -116,7 +116,7 @@ def _domains(node: Node) -> tuple[int, ...]:
 
 def _widest_node(node: Node) -> float:
     """Returns how many accelerators a node can have at most that share its scale-up link; cards on PCIe are not limited."""
-    if is_card(node.accelerator):
+    if catalog.is_pcie_card(node.accelerator):
         return math.inf
     boards = _WIDE_BOARDS.get(catalog.accelerator(node.accelerator).family, 0)
     return max(node.num_accelerators, boards)

@@ -115,6 +115,12 @@ def test_accelerators_of_at_least_twenty_kinds_are_there() -> None:
     assert expected <= set(ACCELERATORS)
 
 
+def test_cards_are_those_that_their_makers_sell_for_a_slot_of_pcie() -> None:
+    cards = {name for name in ACCELERATORS if catalog.is_pcie_card(name)}
+    a100_and_h100 = {"a100-pcie-40gb", "a100-pcie-80gb", "h100-pcie-80gb", "h100-nvl-94gb"}
+    assert cards == a100_and_h100 | {"v100-pcie-16gb", "v100-pcie-32gb"}
+
+
 def test_rack_scale_systems_have_link_domains_larger_than_a_node() -> None:
     rack = catalog.default_node("gb200")
     assert (rack.num_accelerators, rack.link_domain_size) == (4, 72)

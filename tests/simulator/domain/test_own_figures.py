@@ -37,6 +37,12 @@ def test_a_region_file_replaces_the_figures_that_it_names(tmp_path: Path) -> Non
     assert catalog.site("us-iowa") == before
 
 
+def test_a_card_of_ones_own_need_not_be_named_after_pcie(tmp_path: Path) -> None:
+    path = written(tmp_path, "accelerators,h20-sxm-96gb,pcie_card,true,text,our board,2026,verified")
+    with overlaid(read_own_figures([path])):
+        assert catalog.is_pcie_card("h20-sxm-96gb")
+
+
 def test_a_price_list_stands_alone(tmp_path: Path) -> None:
     path = written(tmp_path, f"rents,{H100},on_demand,1.50,USD/GPU-hour,our contract,2026-11,verified")
     with overlaid(read_own_figures([path])):
