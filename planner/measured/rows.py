@@ -23,8 +23,9 @@ from planner.measured.layout.degrees import OpenLayoutError
 from planner.measured.layout.schedule import says_nothing_of_chunks
 from planner.measured.limits import reason_of_most
 from planner.measured.run_design import RunDesign, design_of
-from planner.measured.run_setting import RunSetting, setting_of
+from planner.measured.run_setting import setting_of
 from planner.measured.runs import OUT_OF_MEMORY, Row
+from planner.measured.software.run_software import RunSetting
 from planner.measured.unmodelled import simulates_memory
 from simulator.errors import InputError
 from simulator.units import GIB
@@ -122,7 +123,7 @@ def _row(written: Cells, row_id: str, group: str) -> Row:
     cells: dict[str, object] = {
         "row_id": row_id,
         "group": group,
-        "model": setting.model[:LONGEST_MODEL] or "model not named",
+        "model": told.name("model")[:LONGEST_MODEL] or "model not named",
         "precision": setting.precision,
         "is_production": bool(_PRODUCTION.search(setting.kind)),
         "tier": told.text("tier"),
@@ -131,7 +132,7 @@ def _row(written: Cells, row_id: str, group: str) -> Row:
         **_measured(setting, design),
         "picks_chunks": setting.habits.picks_chunks and says_nothing_of_chunks(told),
         "recomputes_all": setting.habits.recomputes_all,
-        "recomputes_some": setting.software.recomputed().is_some,
+        "recomputes_some": setting.recomputed().is_some,
         "has_memory_verdict": design.has_memory and simulates_memory(told, design.cells),
         "notes": " ".join(told.cells.text.get("notes", "").split())[:LONGEST_NOTES],
         "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(setting.kind) else None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from planner.measured.layout.degrees import layout_cells, split_layers
 from planner.measured.layout.schedule import Order, interleaved_group, ordered, remark_unknown_chunks
 from planner.measured.recomputation.fitting_modules import in_model
-from planner.measured.run_setting import RunSetting
+from planner.measured.software.run_software import RunSetting
 from planner.measured.unmodelled import remark_packing, remark_window
 from planner.measured.workload.predicted import cut_around_modules, num_mtp_layers
 from planner.measured.workload.sequences import (
@@ -47,23 +47,23 @@ def design_of(setting: RunSetting) -> RunDesign:
         CannotModelError: a column without a default is missing.
         OpenLayoutError: the layout of a run on several nodes is missing.
     """
-    told, known, software = setting.told, setting.known, setting.software
+    told, known = setting.told, setting.known
     shape = shape_cells(told, known)
     experts = expert_cells(told, known, shape["ffn_hidden_size"])
     layout = layout_cells(told, setting.habits, shape["num_layers"], experts["num_experts"])
     if setting.habits.pads_vocabulary:
         unit = PADDED_VOCABULARY * layout["tensor_parallel"]
         shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
-    habits, stage = software.sharding(layout)
+    habits, stage = setting.sharding(layout)
     order = _order(setting, layout, shape["num_layers"], habits.zero_stage if stage is None else stage)
     layout = order.simulated(layout)
     schedule_cells = _schedule_cells(setting, layout, order)
     if order.schedule is None and not habits.picks_chunks:
         remark_unknown_chunks(told, layout)
-    software.remark_whole_gradients(habits, stage)
+    setting.remark_whole_gradients(habits, stage)
     cut_cells = _cut_cells(setting, shape["num_layers"], layout)
     shape["num_layers"] = _cut_layers(setting, shape["num_layers"], layout, cut_cells)
-    habit_cells = software.cells(layout, shape["num_layers"], habits, stage)
+    habit_cells = setting.cells(layout, shape["num_layers"], habits, stage)
     sequences = _sequence_cells(setting, layout)
     shape["num_kv_heads"] = exchanged_heads(
         told, sequences, heads=shape["num_heads"], kv_heads=shape["num_kv_heads"], layout=layout
@@ -79,7 +79,7 @@ def design_of(setting: RunSetting) -> RunDesign:
         **habit_cells,
     }
     return RunDesign(
-        cells={**sizes, **in_model(told, software.recomputed(), sizes), **schedule_cells, **sequences},
+        cells={**sizes, **in_model(told, setting.recomputed(), sizes), **schedule_cells, **sequences},
         global_batch_size=layout["global_batch_size"],
         has_memory=order.has_memory,
     )
@@ -87,7 +87,7 @@ def design_of(setting: RunSetting) -> RunDesign:
 
 def _order(setting: RunSetting, layout: dict[str, int], num_layers: int, zero_stage: int) -> Order:
     """Returns the pipeline's schedule and chunks where they are not the usual ones."""
-    is_kept = setting.software.recomputed().keeps_inputs(setting.habits.selective_recompute)
+    is_kept = setting.recomputed().keeps_inputs(setting.habits.selective_recompute)
     return ordered(
         setting.told,
         setting.habits.expert_schedule if has_experts(setting.told, setting.known) else None,

@@ -7,7 +7,6 @@ the habits of its framework. A row that cannot be modelled is refused at the fir
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from planner.measured.cells.file import Cells
 from planner.measured.cells.told import CannotModelError, Told
@@ -18,7 +17,7 @@ from planner.measured.hardware.nodes import MeasuredNode, accelerator_of, node_o
 from planner.measured.layout.noted_degrees import with_noted_degrees
 from planner.measured.layout.sharding import with_tensor_degree
 from planner.measured.named import remark_named
-from planner.measured.software.run_software import Software
+from planner.measured.software.run_software import RunSetting
 from planner.measured.software.told_habits import told_habits
 from planner.measured.unmodelled import (
     leave_out_unknown_words,
@@ -29,31 +28,8 @@ from planner.measured.workload.model_names import known_shape
 from planner.measured.workload.precision import precision_of
 from planner.measured.workload.sequences import splits_sequence
 from simulator import catalog
-from simulator.domain.model import ModelShape
 
 _PARTLY_TRAINED = re.compile(r"inference|single-layer|forward only", re.IGNORECASE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSetting:
-    """A run without its layout."""
-
-    told: Told
-    """The row; it collects what has to be assumed."""
-    model: str
-    """Name of the network; empty if none is given."""
-    kind: str
-    """What was measured; empty for an ordinary step."""
-    node: MeasuredNode
-    """What it ran on."""
-    precision: str
-    """Number format of the products."""
-    habits: Habits
-    """The framework's habits, whatever the layout."""
-    known: ModelShape | None
-    """Catalogue model of the same name and size."""
-    software: Software
-    """The software that ran it."""
 
 
 def setting_of(written: Cells) -> RunSetting:
@@ -76,7 +52,7 @@ def setting_of(written: Cells) -> RunSetting:
     precision = precision_of(told, accelerator)
     habits = _habits_on(told, accelerator, precision)
     known = known_shape(model, *(cells.count(size) for size in ("layers", "hidden", "heads")))
-    software = Software(
+    return RunSetting(
         told=told,
         habits=habits,
         precision=precision,
@@ -84,16 +60,6 @@ def setting_of(written: Cells) -> RunSetting:
         known=known,
         node=node,
         splits_sequence=is_sequence_split,
-    )
-    return RunSetting(
-        told=told,
-        model=model,
-        kind=kind,
-        node=node,
-        precision=precision,
-        habits=habits,
-        known=known,
-        software=software,
     )
 
 

@@ -40,19 +40,21 @@ _BETWEEN_SLICES = "tpu-dcn"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Software:
-    """The software of a measured run."""
+class RunSetting:
+    """A measured run without its layout: what it ran on, and with which software."""
 
     told: Told
     """Collects what has to be assumed."""
     habits: Habits
     """The framework's habits, whatever the layout."""
     precision: str
+    """Number format of the products."""
     kind: str
-    """What was measured."""
+    """What was measured; empty for an ordinary step."""
     known: ModelShape | None
     """Catalogue model of the same name and size."""
     node: MeasuredNode
+    """What it ran on."""
     splits_sequence: bool | None
     """Whether tensor-parallel ranks split the sequence; `None` if the row does not say."""
 
