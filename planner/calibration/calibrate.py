@@ -12,7 +12,7 @@ constants that the rows determine: those whose variance they halve. All others k
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,15 +42,12 @@ MOST_FOLDS = 40
 FAR_OFF = 0.2
 """Error of a left-out configuration from which it is named, if it is also three times the usual error."""
 
-Tell = Callable[[str], None]
-
 
 def calibrate(
     measured: str | Path,
     *,
     accelerator: str | None = None,
     date: str | None = None,
-    tell: Tell = lambda _: None,
 ) -> CalibrationAnswer:
     """Fits the constants of a cluster to its own measured steps.
 
@@ -58,7 +55,6 @@ def calibrate(
         measured: CSV file with the columns of `capplan validate --measured` (docs/measured-rows.md).
         accelerator: uses only the rows of this accelerator; if omitted, the rows of all.
         date: when it was measured; if omitted, the day on which the file was written.
-        tell: is called with what is being done.
 
     Returns:
         The calibration and its evidence. The same file and version give the same calibration.
@@ -70,7 +66,6 @@ def calibrate(
     path = path_given(measured)
     rows = usable_rows(path, accelerator)
     steps = rows.steps
-    tell("simulating with published constants")
     draft = _draft(path, rows, date)
     all_unknowns = unknowns_of(steps.rows)
     published = _published_plane(steps, draft, all_unknowns)
@@ -79,10 +74,8 @@ def calibrate(
     if not unknowns:
         rule = "tells nothing of any constant: measure runs that take longer, or other layouts and sizes"
         raise refusal(path, rule)
-    tell("fitting")
     fit = _Fit(steps, draft, unknowns, published.take(is_told))
     check_explained(fit.plane.errors, str(path), STEPS)
-    tell("fitting without single configurations")
     left_out = fit.left_out_errors()
     before, after = published.errors, fit.plane.errors
     calibration = draft.model_copy(

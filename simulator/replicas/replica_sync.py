@@ -124,11 +124,6 @@ class ReplicaGroup:
         """Returns the time until every rank has all weights of this size, `(n, k)`."""
         return self._passed_s(all_gather_s, num_bytes)
 
-    @property
-    def leaves_domain(self) -> Booleans:
-        """Whether it has members in several link domains, `(n, 1)`."""
-        return np.asarray(self.members_per_domain < self.size)
-
     def gather_busy_s(self, num_bytes: Floats) -> tuple[Floats, Floats]:
         """Returns how long such a gather occupies a member's cards and its scale-up link."""
         return gather_busy_s(

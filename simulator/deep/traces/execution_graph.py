@@ -47,7 +47,6 @@ class GraphOperator:
     """One outermost operator."""
 
     name: str
-    thread: int
     record_id: int
     inputs: tuple[GraphTensor, ...]
     outputs: tuple[GraphTensor, ...]
@@ -152,7 +151,6 @@ def _operator(node: _Node, call: Call) -> GraphOperator:
         outputs.update((tensor.id, tensor) for tensor in part.outputs)
     return GraphOperator(
         name=node.name,
-        thread=node.tid,
         record_id=node.rf_id,
         inputs=tuple(inputs.values()),
         outputs=tuple(outputs.values()),

@@ -65,8 +65,6 @@ class ProfiledOperator:
     """One outermost operator."""
 
     name: str
-    thread: int | str
-    begin_us: float
     duration_s: float
     """Total duration of its kernels; that of the operator itself in a profile without kernels."""
     phase: Phase
@@ -102,8 +100,6 @@ def _profiled(events: Sequence[_Event], operators: Sequence[_Event]) -> list[Pro
     return [
         ProfiledOperator(
             name=event.name,
-            thread=event.tid,
-            begin_us=event.ts,
             duration_s=(event.dur if took is None else took[number]) * MICROSECOND,
             phase=_phase(event, first, steps),
             record_id=event.args.record_id or None,
