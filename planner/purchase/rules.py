@@ -11,6 +11,8 @@ from planner.purchase.problem import PooledProblem, bought_lot
 
 WIDER = 10
 """By how much more nodes can be had where it is asked whether their number binds."""
+LIMITS = {"site_power_w": "power_w", "fleet_budget_usd": "budget_usd", "capital_usd": "capital_usd"}
+"""Fields of a problem that may be `None`, by the names of their constraints."""
 
 Change = Callable[[PurchaseProblem], PurchaseProblem]
 PoolChange = Callable[[int, Pool], Pool]
@@ -47,15 +49,10 @@ def rules_of(fleet: Fleet, pooled: PooledProblem) -> list[Rule]:
             Rule(constraint=constraint, subject=largest.name, leave_out=_on_pools(supply, change))
             for constraint, change in _changes_of(supply, largest, at_once)
         ]
-    money_and_power = (
-        ("site_power_w", problem.power_w, _any_power),
-        ("fleet_budget_usd", problem.budget_usd, _any_budget),
-        ("capital_usd", problem.capital_usd, _any_capital),
-    )
     return rules + [
-        Rule(constraint=name, subject="", leave_out=change)
-        for name, limit, change in money_and_power
-        if limit is not None
+        Rule(constraint=constraint, subject="", leave_out=_without_limit(limit))
+        for constraint, limit in LIMITS.items()
+        if getattr(problem, limit) is not None
     ]
 
 
@@ -92,13 +89,5 @@ def _without_deadline(index: int) -> Change:
     return changed
 
 
-def _any_power(problem: PurchaseProblem) -> PurchaseProblem:
-    return replace(problem, power_w=None)
-
-
-def _any_budget(problem: PurchaseProblem) -> PurchaseProblem:
-    return replace(problem, budget_usd=None)
-
-
-def _any_capital(problem: PurchaseProblem) -> PurchaseProblem:
-    return replace(problem, capital_usd=None)
+def _without_limit(name: str) -> Change:
+    return lambda problem: replace(problem, **{name: None})
