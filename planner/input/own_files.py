@@ -51,12 +51,12 @@ def replacing(path: Path, option: str) -> Iterator[Path]:
 
 
 @contextmanager
-def filling(folder: Path, option: str) -> Iterator[Path]:
-    """Yields a draft folder, whose files are moved to the folder together; raises as `naming_unwritable` does.
+def filling(folder: Path) -> Iterator[Path]:
+    """Yields a draft folder, whose files are moved to the folder of `OUTPUT` together; raises as `naming_unwritable` does.
 
     An exception leaves nothing behind: missing folders are created only at the end.
     """
-    with naming_unwritable(folder, option):
+    with naming_unwritable(folder, OUTPUT):
         place = next(above for above in (folder, *folder.parents) if above.exists())
         with TemporaryDirectory(prefix=".capplan-", dir=place) as scratch:
             draft = Path(scratch) / "new"

@@ -93,7 +93,7 @@ def export_opendc(
     exported = ExportedRun(job=job, plan=plan, run=run if period_s is None else run.every(period_s))
     _check_size(exported.run)
     _check_end(exported.run, start)
-    with filling(folder, OUTPUT) as new:
+    with filling(folder) as new:
         _write(exported, new, start)
     num_fragments = run.num_nodes * len(_milliseconds(exported.run)[0])
     return Written(num_tasks=run.num_nodes, num_fragments=num_fragments, energy_kwh=_energy_kwh(run))

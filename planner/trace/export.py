@@ -59,7 +59,7 @@ def export_step(job: Job, plan: Plan, folder: Path, *, suffix: str) -> int:
 
 
 def _write(export: ChakraExport, folder: Path, suffix: str) -> int:
-    with filling(folder, OUTPUT) as new:
+    with filling(folder) as new:
         if folder.exists():
             _refuse_leftovers(folder, {f"{NAME}.{rank}{suffix}" for rank in range(len(export.nodes))})
         export.write(new, NAME, suffix=suffix)
