@@ -12,7 +12,7 @@ from constraints.evaluation import Evaluation
 from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import NUM_DRAWS, DrawnObjectives, draw_objectives
 from planner.recommended.comparisons import DrawnDesign, DrawnFigure, InputUncertainty, Neighbours, Ordering
-from planner.uncertain.sensitivity import tornado_of
+from planner.uncertain.sensitivity import front_tornado
 from planner.uncertain.uncertainty import share_within
 from simulator.domain.job import Job
 from simulator.table import Floats, Integers
@@ -31,7 +31,7 @@ def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, s
     drawn = draw_objectives(unsure, seed=seed)
     place = int(np.searchsorted(rows, row))
     designs = _designs(job, drawn, ids[rows])
-    bars = tornado_of(unsure, ids[rows])
+    bars = front_tornado(unsure, ids[rows])
     return InputUncertainty(
         num_draws=NUM_DRAWS,
         figures=designs[place].figures,

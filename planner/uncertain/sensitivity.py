@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from constraints.evaluation import Evaluation
 from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import objectives_at_ends
 from objectives.scores import score
@@ -181,23 +180,17 @@ def _results(job: Job, plans: PlanTable, outcomes: Outcomes) -> Floats:
     return np.column_stack(columns)
 
 
-def front_tornado(job: Job, front: Evaluation, ids: Integers) -> tuple[TornadoBar, ...]:
+def front_tornado(designs: UnsureDesigns, ids: Integers) -> tuple[TornadoBar, ...]:
     """Returns what every unsure input alone does to each objective of each design, and to its place among them.
 
     Args:
-        job: the job; ranges are those of its prices and of `input_factors`.
-        front: designs of the job.
+        designs: `(n,)` of one job; ranges are those of its prices and of `input_factors`.
         ids: `(n,)` their numbers.
 
     Returns:
         One bar for each design, objective or other drawn figure, and input that moves it, by design and figure, the largest
         swing first.
     """
-    return tornado_of(UnsureDesigns.of(job, front.plans, front.outcomes, front.scores), ids)
-
-
-def tornado_of(designs: UnsureDesigns, ids: Integers) -> tuple[TornadoBar, ...]:
-    """Returns the bars of `front_tornado` for designs whose unsure inputs are known already."""
     ends = objectives_at_ends(designs)
     places = _places(ends.middle), _places(ends.low), _places(ends.high)
     bars = []

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from constraints.evaluation import evaluate
+from objectives.drawn_runs import UnsureDesigns
 from planner import Recommendation
 from planner.notes.reasons import why_chosen
 from planner.recommended.bests import bests_of
@@ -208,7 +209,8 @@ class TestTornado:
         wide = {**A100_RENTED, "rent_usd_per_gpu_hour": {"low": 0.2, "mid": 1.3, "high": 9.0}}
         job = job_with(H100_RENTED, wide, objectives=["time_to_train", "cost"])
         front = evaluate(job, plans_with({"num_gpus": 32}, {"num_gpus": 32, "offer": 1}))
-        bars = front_tornado(job, front, np.array([7, 8]))
+        designs = UnsureDesigns.of(job, front.plans, front.outcomes, front.scores)
+        bars = front_tornado(designs, np.array([7, 8]))
         price = [bar for bar in bars if bar.input == "hardware_price of a100-sxm4-80gb"]
         assert {(bar.objective, bar.design_id) for bar in price} == {("cost", 8)}
         (bar,) = price
@@ -227,7 +229,8 @@ class TestTornado:
     def test_the_largest_swing_comes_first(self) -> None:
         job = job_with(H100_RENTED)
         front = evaluate(job, plans_with({"num_gpus": 32}, {"num_gpus": 16}))
-        bars = front_tornado(job, front, np.array([7, 8]))
+        designs = UnsureDesigns.of(job, front.plans, front.outcomes, front.scores)
+        bars = front_tornado(designs, np.array([7, 8]))
         for design in (7, 8):
             for objective in job.objectives:
                 mine = [bar for bar in bars if (bar.design_id, bar.objective) == (design, objective.value)]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from constraints.evaluation import evaluate
+from objectives.drawn_runs import UnsureDesigns
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
 from planner.input.plan_input import plan_of, read_plan
@@ -163,7 +164,8 @@ def test_the_stragglers_of_a_job_may_be_at_the_ends_of_what_it_may_say(log_mean:
     assert swing.at_high is not None
     assert swing.at_low <= swing.at_high
     part = evaluate(job, PlanTable.from_plans([plan_of(job, read_plan(RENTED_PLAN))[0]]))
-    assert front_tornado(job, part, np.array([0]))
+    designs = UnsureDesigns.of(job, part.plans, part.outcomes, part.scores)
+    assert front_tornado(designs, np.array([0]))
 
 
 def test_an_input_under_which_a_run_never_ends_comes_first_and_has_no_end(
