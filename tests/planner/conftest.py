@@ -1,9 +1,10 @@
-"""What do tests of the planner share? A browser for each test file of pages, and measured rows that are simulated once."""
+"""What do tests of the planner share? A browser for each test file of pages, a trace, and rows that are simulated once."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from planner.measured.runs import Row
 from planner.validation import comparison
 from planner.validation.comparison import Entry, entries_of
 from simulator.domain.calibration import Calibration
+from tests.simulator.deep.traces import write_small
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -30,6 +32,12 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield started
         started.close()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    """Folder of the smallest trace of the tests, in TrioSim's files."""
+    return str(write_small(tmp_path / "small"))
 
 
 EntriesOf = Callable[[Sequence[Row | Unmodelled], Calibration | None], list[Entry]]

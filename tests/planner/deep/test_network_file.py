@@ -10,7 +10,6 @@ import pytest
 from planner.cli.commands import main
 from planner.deep.network_file import load_network
 from planner.deep.words import slow_links_in_words
-from planner.trace.simulation import TraceAnswer
 from simulator.deep.networks.network_file import KINDS
 from simulator.deep.networks.routing import Router
 from simulator.deep.networks.slow_links import LinkNames, shares_left, slowed
@@ -18,23 +17,13 @@ from simulator.deep.networks.topologies import cluster, ring, switch
 from simulator.deep.networks.topology import Topology
 from simulator.errors import InputError
 from simulator.units import GIGA
-from tests.simulator.deep.traces import write_small
+from tests.planner.trace_answers import answered
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "networks").glob("*.yaml"))
 RING = "network: {kind: ring, num_gpus: 4, bandwidth_bytes_per_s: 1e9, latency_s: 1e-6}\n"
 NODES = cluster(
     2, 2, scale_up_bytes_per_s=4.0, scale_up_latency_s=0.0, card_bytes_per_s=2.0, fabric_latency_s=0.0
 )
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> str:
-    return str(write_small(tmp_path / "small"))
-
-
-def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> TraceAnswer:
-    assert main(["trace", "simulate", *arguments, "--json"]) == 0
-    return TraceAnswer.model_validate_json(capsys.readouterr().out)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -19,14 +19,9 @@ from simulator import catalog
 from simulator.deep.collectives.collective_forms import Algorithm
 from simulator.deep.traces.trace_file import write_trace_file
 from tests.planner.trace_answers import SLOW_NET, SUMMED_S, answered
-from tests.simulator.deep.traces import even, measured, write_small
+from tests.simulator.deep.traces import even, measured
 
 TRACE = Path(__file__).parents[2] / "data" / "traces" / "vgg13.json"
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> str:
-    return str(write_small(tmp_path / "small"))
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

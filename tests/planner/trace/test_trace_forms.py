@@ -15,12 +15,6 @@ from planner.trace.play import PlayAnswer
 from simulator.deep.traces.chakra_files import read_chakra
 from tests.planner.trace_answers import SLOW_NET, SUMMED_S, answered
 from tests.simulator.deep.profiles import EVENTS, NODES, written
-from tests.simulator.deep.traces import write_small
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> str:
-    return str(write_small(tmp_path / "small"))
 
 
 class TestExport:

@@ -11,11 +11,6 @@ from simulator.deep.traces.trace_file import write_trace_file
 from tests.simulator.deep.traces import even, write_small
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> str:
-    return str(write_small(tmp_path / "small"))
-
-
 class TestBroken:
     @pytest.mark.parametrize(
         ("arguments", "message"),
