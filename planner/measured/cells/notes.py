@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from planner.input.problems import shown
-from planner.measured.cells.words import affirmed, first_affirmed, is_denied
+from planner.measured.cells.words import affirmed, affirmed_number, first_affirmed, is_denied
 from simulator.errors import InputError, Problem
 
 FUSED_LOGIT_BYTES = 2
@@ -133,8 +133,7 @@ def replays_whole_steps(notes: str) -> bool:
 
 def offloaded_layers(notes: str) -> int:
     """Returns the layers whose activations are offloaded to main memory."""
-    found = affirmed(_OFFLOADED_LAYERS, notes)
-    return int(next(filter(None, found.groups()))) if found else 0
+    return affirmed_number(_OFFLOADED_LAYERS, notes) or 0
 
 
 def hides_tensor_traffic(notes: str) -> bool | None:
@@ -159,8 +158,7 @@ def gathers_cast_weights(notes: str) -> bool | None:
 
 def virtual_pipeline(notes: str) -> int | None:
     """Returns the chunks of a pipeline stage."""
-    found = affirmed(_CHUNKS, notes) or affirmed(_INTERLEAVED_CHUNKS, notes)
-    return int(found[1]) if found else None
+    return affirmed_number(_CHUNKS, notes) or affirmed_number(_INTERLEAVED_CHUNKS, notes)
 
 
 def expert_layer_step(notes: str) -> int | None:
@@ -173,26 +171,22 @@ def expert_layer_step(notes: str) -> int | None:
 
 def layers_of_a_chunk(notes: str) -> int | None:
     """Returns the layers of a chunk of a pipeline stage."""
-    found = affirmed(_LAYERS_OF_A_CHUNK, notes)
-    return int(found[1]) if found else None
+    return affirmed_number(_LAYERS_OF_A_CHUNK, notes)
 
 
 def scheduled_chunks(schedule: str) -> int | None:
     """Returns the same by a cell that names a schedule."""
-    found = affirmed(_CHUNKS_OF_SCHEDULE, schedule)
-    return int(next(filter(None, found.groups()))) if found else None
+    return affirmed_number(_CHUNKS_OF_SCHEDULE, schedule)
 
 
 def interleaved_group_size(notes: str) -> int | None:
     """Returns the micro-batches that an interleaved stage takes through one chunk before the next (Megatron Core's option)."""
-    found = affirmed(_GROUP_SIZE, notes)
-    return int(found[1]) if found else None
+    return affirmed_number(_GROUP_SIZE, notes)
 
 
 def recomputed_layers(notes: str) -> int | None:
     """Returns the layers of a chunk that are computed again, where only some are."""
-    found = affirmed(_RECOMPUTED_LAYERS, notes)
-    return int(next(filter(None, found.groups()))) if found else None
+    return affirmed_number(_RECOMPUTED_LAYERS, notes)
 
 
 def lora_rank(notes: str) -> int | None:
@@ -210,8 +204,7 @@ def lora_rank(notes: str) -> int | None:
 
 def accumulation_steps(notes: str) -> int | None:
     """Returns the number of micro-batches in which a rank processes its share of a batch."""
-    found = affirmed(_ACCUMULATION, notes)
-    return int(found[1] or found[2]) or None if found else None
+    return affirmed_number(_ACCUMULATION, notes) or None
 
 
 def memory_kind(notes: str) -> str:

@@ -97,6 +97,12 @@ def all_affirmed(words: str | re.Pattern[str], text: str) -> Iterator[re.Match[s
     return (found for found in _named(words, text) if not _is_denied(found))
 
 
+def affirmed_number(words: str | re.Pattern[str], text: str) -> int | None:
+    """Returns the first number that is a group of what a text names without denying it; `None` where it names nothing."""
+    found = affirmed(words, text)
+    return int(next(filter(None, found.groups()))) if found else None
+
+
 def is_denied(words: str | re.Pattern[str], text: str) -> bool:
     """Returns whether a text names something in order to deny it."""
     return any(_is_denied(found) for found in _named(words, text))

@@ -9,7 +9,7 @@ from math import lcm
 from planner.input.problems import shown
 from planner.measured.cells.file import Cells
 from planner.measured.cells.told import Told
-from planner.measured.cells.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
+from planner.measured.cells.words import NOTHING_SAID, affirmed, affirmed_number, first_affirmed, is_denied
 from planner.measured.frameworks.names import is_automodel, is_torchtitan
 from simulator.domain.model import ShardedCopies
 from simulator.errors import InputError, Problem
@@ -147,7 +147,7 @@ def _written_stage(text: str) -> int | None:
 
 def _first_stage(text: str, digit: re.Pattern[str], words: tuple[tuple[str, int], ...]) -> int | None:
     """Returns the stage that a digit gives, else words; `None` where neither does."""
-    stage = _number(digit, text)
+    stage = affirmed_number(digit, text)
     return first_affirmed(words, text) if stage is None else stage
 
 
@@ -163,7 +163,8 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
         ValueError: the replicas cannot be divided into such groups.
     """
     text = written.lower()
-    ranks, groups = _number(_GROUP_RANKS, text) or None, _number(_GROUPS, text) or None  # 0 says nothing
+    ranks = affirmed_number(_GROUP_RANKS, text) or None  # 0 says nothing
+    groups = affirmed_number(_GROUPS, text) or None
     is_grouped = ranks or groups or affirmed(f"hsdp|hybrid|mics|{_WITHIN_NODES}", text)
     if not is_grouped or _ACROSS_GROUPS.search(text):
         return None
@@ -224,9 +225,3 @@ def told_shard_ranks(told: Told, *, replicas: int, node_ranks: int, context: int
         COLUMN, f"groups of {ranks} with {context} ranks to a sequence are taken as groups of {whole}"
     )
     return whole if whole < replicas and replicas % whole == 0 else None
-
-
-def _number(words: re.Pattern[str], text: str) -> int | None:
-    """Returns the first number that words name."""
-    found = affirmed(words, text)
-    return int(next(filter(None, found.groups()))) if found else None

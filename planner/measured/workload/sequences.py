@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from planner.input.problems import shown
 from planner.measured.cells.told import Told
-from planner.measured.cells.words import NO, NOTHING_SAID, YES, affirmed, first_affirmed, is_yes
+from planner.measured.cells.words import NO, NOTHING_SAID, YES, affirmed_number, first_affirmed, is_yes
 from planner.measured.frameworks.habits import Habits
 from simulator.domain.model import ContextExchange, ModelShape
 from simulator.errors import InputError, Problem
@@ -213,6 +213,5 @@ def _exchange(said: str) -> ContextExchange | None:
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:
-    found = affirmed(pattern, text)
-    size = int(next(filter(None, found.groups()))) if found else 0
+    size = affirmed_number(pattern, text) or 0
     return size if 0 < size < 10**9 else None
