@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
+import math
 import textwrap
 from collections.abc import Mapping
 from enum import StrEnum
@@ -41,6 +42,11 @@ class Record(BaseModel):
             if name in properties:
                 properties[name]["description"] = meaning
         return schema
+
+
+def finite_or_none(value: float) -> float | None:
+    """Returns a figure as records and JSON can have it: `None` in place of NaN and infinities."""
+    return float(value) if math.isfinite(value) else None
 
 
 @cache

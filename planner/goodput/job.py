@@ -26,6 +26,7 @@ from planner.notes.servers_note import server_notes
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, Plan, PlanTable
 from simulator.errors import InputError, Problem
+from simulator.record import finite_or_none
 from simulator.run.columns import NUM_KINDS, BackPressure, RunColumns, Runs
 from simulator.run.course import Course
 from simulator.run.events import expected_goodput, optimal_interval_s
@@ -180,8 +181,8 @@ class _Runs:
             job=self.job.name,
             plan=self.plan,
             iteration_time_s=iteration_s,
-            interval_steps=_or_none(interval_s / iteration_s),
-            minimum_interval_s=_or_none(float(checkpoints.minimum_interval_s[0])),
+            interval_steps=finite_or_none(interval_s / iteration_s),
+            minimum_interval_s=finite_or_none(float(checkpoints.minimum_interval_s[0])),
             load_s=float(self.way_back.checkpoint_restore_s[0]),
             bytes_per_save=float(checkpoints.bytes_per_save[0]),
             host_memory_bytes=float(checkpoints.host_memory_bytes[0]),
@@ -207,13 +208,13 @@ class _Runs:
         return SchemeGoodput(
             scheme=scheme,
             goodput=None if is_too_large else goodput,
-            interval_s=_or_none(float(self.column("interval_s")[row])),
+            interval_s=finite_or_none(float(self.column("interval_s")[row])),
             stall_s=float(self.column("stall_s")[row]),
             commit_s=float(self.column("commit_s")[row]),
             tax_fraction=float(self.column("tax_fraction")[row]),
             restart_s=float(self.restart_s[row]),
             slots=int(self.column("slots")[row]),
-            minimum_interval_s=_or_none(float(checkpoints.minimum_interval_s[row])),
+            minimum_interval_s=finite_or_none(float(checkpoints.minimum_interval_s[row])),
             host_memory_bytes=float(checkpoints.host_memory_bytes[row]),
             network_bytes_per_save=float(checkpoints.network_bytes_per_save[row]),
             storage_bytes=float(checkpoints.storage_bytes[row]),
@@ -278,7 +279,3 @@ def _with_best_intervals(
     best_s = optimal_interval_s(**options, minimum_interval_s=least_s)
     best_s = np.maximum(least_s, np.minimum(best_s, job.checkpointing.longest_interval_s))
     return {**columns, "interval_s": np.where(is_open, best_s, np.asarray(columns["interval_s"]))}
-
-
-def _or_none(value: float) -> float | None:
-    return value if np.isfinite(value) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from planner.explain.runnable_plan import obstacles
@@ -11,6 +10,7 @@ from planner.job.file import load_job
 from planner.text.interval_text import Interval
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
+from simulator.record import finite_or_none
 from simulator.simulate import simulate
 
 
@@ -81,4 +81,4 @@ def _seconds_of_steps(job: Job, written: Mapping[str, object], steps: int) -> fl
         return None
     run = simulate(job, PlanTable.from_plans([plan])).run
     iteration_s = float(run.iteration_time_s(job.workload.num_steps)[0])
-    return steps * iteration_s if math.isfinite(iteration_s) else None
+    return finite_or_none(steps * iteration_s)

@@ -11,6 +11,7 @@ from planner.recommended.recommendation import Design
 from simulator.domain.hardware import Site
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme
+from simulator.record import finite_or_none
 from simulator.run.wall_time import BADPUT
 from simulator.run.wall_time import PARTS as RUN_PARTS
 from simulator.step.step import StepTable
@@ -45,7 +46,9 @@ def design_at(
         cost_high_usd=_at(scores.cost_high_usd, row),
         energy_kwh=_at(scores.energy_j, row) / JOULES_PER_KWH,
         carbon_kgco2e=_at(scores.carbon_kgco2e, row),
-        objective_values={name.value: _finite(_at(scores.objective(name), row)) for name in job.objectives},
+        objective_values={
+            name.value: finite_or_none(_at(scores.objective(name), row)) for name in job.objectives
+        },
         peak_power_w=_at(summary.peak_power_w, row),
         step_time_s=_at(outcomes.steps.step_time_s, row),
         iteration_time_s=_at(run.iteration_time_s(job.workload.num_steps), row),
@@ -98,11 +101,7 @@ def _merits(job: Job, evaluation: Evaluation) -> MetricTable:
 
 
 def _metrics(merits: MetricTable, row: int) -> dict[str, float | None]:
-    return {name: _finite(_at(getattr(merits, name), row)) for name in merits.names()}
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+    return {name: finite_or_none(_at(getattr(merits, name), row)) for name in merits.names()}
 
 
 def _buying_pays(months: float) -> bool | None:

@@ -21,7 +21,7 @@ from planner.uncertain.uncertain_inputs import STEP_TIME, Lever, Moved, Uncertai
 from simulator.accuracy.published_runs import Accuracy
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
-from simulator.record import Record
+from simulator.record import Record, finite_or_none
 from simulator.simulate import Outcomes, outcomes_of, steps_and_memory
 from simulator.step.step import StepTable
 from simulator.table import Floats, Integers
@@ -106,8 +106,8 @@ def _swing(name: str, mid: float, at_low: float, at_high: float) -> Swing:
     swing = abs(at_high - at_low) / mid if is_known and mid > 0 else 0.0
     return Swing(
         input=name,
-        at_low=at_low if math.isfinite(at_low) else None,
-        at_high=at_high if math.isfinite(at_high) else None,
+        at_low=finite_or_none(at_low),
+        at_high=finite_or_none(at_high),
         swing_fraction=(swing if swing > ROUNDING else 0.0) if is_known else None,
     )
 

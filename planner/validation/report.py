@@ -23,6 +23,7 @@ from planner.validation.comparison import (
     timed,
 )
 from simulator.catalog import catalog_hash
+from simulator.record import finite_or_none
 from simulator.units import GIB
 
 
@@ -189,8 +190,8 @@ def as_json(
                 {"column": column, "meant": meant} for column, meant in report.unread_columns.items()
             ],
         },
-        "mean_rank_correlation": _or_none(mean_rank_correlation(report.choices)),
-        "mean_regret_fraction": _or_none(mean_regret_fraction(report.choices)),
+        "mean_rank_correlation": finite_or_none(mean_rank_correlation(report.choices)),
+        "mean_regret_fraction": finite_or_none(mean_regret_fraction(report.choices)),
         "rows": [_row_json(entry) for entry in entries],
     }
 
@@ -224,7 +225,7 @@ def _row_json(entry: Entry) -> Mapping[str, object]:
         "predicted_step_time_s": comparison.expected_s,
         "predicted_low_s": entry.interval.low_s,
         "predicted_high_s": entry.interval.high_s,
-        "measured_step_time_s": _or_none(comparison.measured_s),
+        "measured_step_time_s": finite_or_none(comparison.measured_s),
         "predicted_peak_memory_gib": comparison.comparable_memory_bytes / GIB,
         "memory_kind": comparison.memory_kind,
         "predicted_device_memory_gib": comparison.simulated_memory_bytes / GIB,
@@ -236,7 +237,3 @@ def _row_json(entry: Entry) -> Mapping[str, object]:
         "assumed": row["assumed"].split(),
         "remarks": remarks_of(row),
     }
-
-
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None

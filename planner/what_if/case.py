@@ -15,6 +15,7 @@ from planner.recommended.comparisons import WhatIfCase
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.options import Pause
+from simulator.record import finite_or_none
 from simulator.table import Floats
 from simulator.units import DAY, HOUR, JOULES_PER_KWH
 
@@ -110,8 +111,8 @@ def _case(
         before.energy_j / JOULES_PER_KWH,
         before.carbon_kgco2e,
     )
-    days, usd, kwh, kg = (_finite(values[0]) for values in figures)
-    changes = [_finite(new[0] - old[0]) for new, old in zip(figures, known, strict=True)]
+    days, usd, kwh, kg = (finite_or_none(values[0]) for values in figures)
+    changes = [finite_or_none(new[0] - old[0]) for new, old in zip(figures, known, strict=True)]
     return WhatIfCase(
         case=name,
         time_to_train_days=days,
@@ -129,8 +130,4 @@ def _case(
 
 def _broken(excess: ExcessTable) -> dict[str, float | None]:
     shares = {name: float(getattr(excess, name)[0]) for name in excess.names()}
-    return {name: _finite(share) for name, share in shares.items() if share > 0.0}
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    return {name: finite_or_none(share) for name, share in shares.items() if share > 0.0}
