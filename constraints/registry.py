@@ -9,15 +9,11 @@ shard group, `shard_ranks`, are z.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from constraints.layout import LAYOUT_RULES
-
-Kind = Literal["layout", "physics", "limit", "purchase"]
-"""`layout`: the split cannot run or is not on offer; `physics`: memory and progress; `limit`: set by the job;
-`purchase`: a rule of a plan over several jobs."""
+from simulator.record import Record
 
 MEGATRON = "Shoeybi et al., arXiv 1909.08053"
 MEGATRON_PIPELINE = "Narayanan et al., arXiv 2104.04473"
@@ -27,24 +23,24 @@ JOB = "the job (limits)"
 FLEET = "the fleet"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Constraint:
-    """One constraint that a design must keep."""
+class Constraint(Record):
+    """One constraint in words."""
 
     name: str
-    """Its name in jobs, answers and tables."""
-    kind: Kind
-    """Where it comes from."""
+    """Its name in jobs and answers."""
+    kind: Literal["layout", "physics", "limit", "purchase"]
+    """`layout`: the split cannot run or is not on offer; `physics`: memory and progress; `limit`: one that the job sets;
+    `purchase`: one of a purchase plan for several jobs."""
     sentence: str
-    """What it says."""
+    """The rule in words."""
     formula: str
-    """The constraint as a comparison."""
+    """The constraint as a comparison, in the letters of docs/model.md."""
     unit: str
     """Unit of both sides; 1 for counts and shares."""
     source: str
-    """Where it is documented."""
+    """Source of the constraint."""
     way_out: str
-    """What to change where it is broken."""
+    """What to change if it is violated."""
 
 
 def _layout_constraints() -> tuple[Constraint, ...]:

@@ -22,30 +22,29 @@ from constraints.space import Space
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 from simulator.machine.offer_table import OfferTable
+from simulator.record import Record
 from simulator.run.interruptions import sufficient_spare_nodes
 from simulator.table import Booleans, Integers
 
 Stage = Literal["rules", "bounds", "simulation"]
-"""Where a design was rejected; each stage sees what the one before it kept."""
-
 DEGREE_RULES = tuple(rule for rule in LAYOUT_RULES if rule not in SCHEME_RULES)
 """Rules that hold for a layout under every checkpoint scheme."""
 DESIGNS_PER_BATCH = 16_384
 """Designs that are simulated together."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Removal:
-    """What one constraint removes at one stage."""
+class RemovedDesigns(Record):
+    """How many designs one constraint removes."""
 
     constraint: str
     """Its name."""
     stage: Stage
-    """Where it removes them."""
+    """How: by layout rules; by bounds that no simulation beats, for designs that meet the rules; by simulation, for designs
+    that pass the bounds."""
     num_designs: int
-    """Designs that break it."""
+    """Designs that violate it."""
     num_only: int
-    """Designs that break it and nothing else at this stage."""
+    """Designs that violate it and no other constraint at this stage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +59,7 @@ class SpaceCount:
     """Designs that, by their bounds, may keep memory and every limit."""
     num_feasible: int | None
     """Designs that keep memory and every limit in simulation; `None` where nothing was simulated."""
-    removals: tuple[Removal, ...]
+    removals: tuple[RemovedDesigns, ...]
     """What each constraint removes, stage by stage; constraints that remove nothing are left out."""
 
 
@@ -79,10 +78,10 @@ class _Tally:
             counts[0] += int(weights[column].sum())
             counts[1] += int(weights[column & (times == 1)].sum())
 
-    def removals(self) -> list[Removal]:
+    def removals(self) -> list[RemovedDesigns]:
         """The counts, constraint by constraint."""
         return [
-            Removal(constraint=name, stage=self._stage, num_designs=broken, num_only=only)
+            RemovedDesigns(constraint=name, stage=self._stage, num_designs=broken, num_only=only)
             for name, (broken, only) in self._counts.items()
             if broken
         ]

@@ -8,22 +8,19 @@ explain_space(job)                  how many designs each one removes, and which
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 
 from constraints.answers import caps_of_answers, space_of_answers
 from constraints.bounds import WHOLE, least_needs
 from constraints.feasibility import fewest_accelerators
 from constraints.limits import LIMIT_NAMES, set_limits
-from constraints.registry import CONSTRAINTS
+from constraints.registry import CONSTRAINTS, Constraint
 from constraints.relaxation import LeastValues
 from constraints.removal import count_designs
 from constraints.space import Space, pruned_space
 from planner.explain.explanation import (
     Binding,
-    ConstraintText,
     FewestAccelerators,
     PlanExplanation,
-    RemovedDesigns,
     SpaceExplanation,
 )
 from planner.explain.infeasible import NO_ID
@@ -51,7 +48,7 @@ QUANTITIES = {
 """Objectives whose least value is searched by bounds, and the limit on the same quantity."""
 
 
-def constraint_texts(name: str | None = None) -> tuple[ConstraintText, ...]:
+def constraint_texts(name: str | None = None) -> tuple[Constraint, ...]:
     """Returns every constraint in words, or the one of a name.
 
     Raises:
@@ -64,8 +61,7 @@ def constraint_texts(name: str | None = None) -> tuple[ConstraintText, ...]:
     if name is not None and name not in CONSTRAINTS:
         rule = f"is no constraint; {nearest(name, tuple(CONSTRAINTS))}"
         raise InputError([Problem(path=Argument("constraint"), value=repr(name), rule=rule)])
-    chosen = CONSTRAINTS.values() if name is None else (CONSTRAINTS[name],)
-    return tuple(ConstraintText.model_validate(asdict(one)) for one in chosen)
+    return tuple(CONSTRAINTS.values()) if name is None else (CONSTRAINTS[name],)
 
 
 def explain_plan(job: Job, plan: Plan | Mapping[str, object]) -> PlanExplanation:
@@ -116,7 +112,7 @@ def explain_space(
         num_valid=counted.num_valid,
         num_admitted=counted.num_admitted,
         num_feasible=counted.num_feasible,
-        removed=tuple(RemovedDesigns.model_validate(asdict(one)) for one in counted.removals),
+        removed=counted.removals,
         binding=() if reason else _binding(job, whole, least),
         fewest=_fewest(job, whole, least) if with_fewest and reason is None else None,
         infeasibility=reason,

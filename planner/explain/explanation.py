@@ -9,6 +9,8 @@ from typing import Literal
 
 from pydantic import RootModel
 
+from constraints.registry import Constraint
+from constraints.removal import RemovedDesigns
 from planner.explain.violations import Figures
 from planner.recommended.recommendation import Design, Infeasibility
 from simulator.domain.plan import Plan
@@ -18,32 +20,12 @@ State = Literal["kept", "broken", "not_set", "not_known"]
 """`not_set`: the job has no such limit; `not_known`: what would be compared does not exist for a plan that cannot run."""
 
 
-class ConstraintText(Record):
-    """One constraint in words."""
-
-    name: str
-    """Its name in jobs and answers."""
-    kind: Literal["layout", "physics", "limit", "purchase"]
-    """`layout`: the split cannot run or is not on offer; `physics`: memory and progress; `limit`: one that the job sets;
-    `purchase`: one of a purchase plan for several jobs."""
-    sentence: str
-    """The rule in words."""
-    formula: str
-    """The constraint as a comparison, in the letters of docs/model.md."""
-    unit: str
-    """Unit of both sides; 1 for counts and shares."""
-    source: str
-    """Source of the constraint."""
-    way_out: str
-    """What to change if it is violated."""
-
-
 class ConstraintList(Record):
     """All constraints, or the requested one."""
 
     schema_version: Literal[1] = 1
     """Version of this form."""
-    constraints: tuple[ConstraintText, ...]
+    constraints: tuple[Constraint, ...]
     """In the order of their checks."""
 
 
@@ -81,20 +63,6 @@ class PlanExplanation(Record):
     """Whether every constraint is met."""
     checks: tuple[Check, ...]
     """One for every constraint, in the order of `capplan explain`."""
-
-
-class RemovedDesigns(Record):
-    """How many designs one constraint removes."""
-
-    constraint: str
-    """Its name."""
-    stage: Literal["rules", "bounds", "simulation"]
-    """How: by layout rules; by bounds that no simulation beats, for designs that meet the rules; by simulation, for designs
-    that pass the bounds."""
-    num_designs: int
-    """Designs that violate it."""
-    num_only: int
-    """Designs that violate it and no other constraint at this stage."""
 
 
 class Binding(Record):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from constraints.registry import CONSTRAINTS
-from planner.explain.explanation import Check, ConstraintText, PlanExplanation, SpaceExplanation, State
+from constraints.registry import CONSTRAINTS, Constraint
+from planner.explain.explanation import Check, PlanExplanation, SpaceExplanation, State
 from planner.recommended.design_words import headline as design_headline
 from planner.text import human
 from planner.text.text_blocks import grid, headline, sentences, title
@@ -42,7 +42,7 @@ AMOUNTS = {
 """What a limit can increase, and how to write it."""
 
 
-def show_constraints(texts: Sequence[ConstraintText], console: Console) -> None:
+def show_constraints(texts: Sequence[Constraint], console: Console) -> None:
     """Writes constraints; a single one in full."""
     if len(texts) == 1:
         return _show_one(texts[0], console)
@@ -53,7 +53,7 @@ def show_constraints(texts: Sequence[ConstraintText], console: Console) -> None:
     return None
 
 
-def _show_one(text: ConstraintText, console: Console) -> None:
+def _show_one(text: Constraint, console: Console) -> None:
     headline(console, text.name, is_good=True)
     sentences(console, [text.sentence])
     unit = "a count or a share" if text.unit == "1" else text.unit

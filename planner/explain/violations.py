@@ -15,7 +15,7 @@ from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.machine.offer_table import OfferTable
-from simulator.record import Record
+from simulator.record import Record, finite_or_none
 from simulator.step.offload import offloaded_bytes_per_node
 
 Figures = dict[str, int | float | str]
@@ -47,15 +47,8 @@ _LIMITED = {
     "budget_usd": "cost_usd",
     "deadline_days": "time_to_train_days",
     "power_w": "peak_power_w",
-    "hall_power_w": "hall_power_w",
-    "rack_power_w": "rack_power_w",
-    "power_swing_w": "power_swing_w",
-    "power_ramp_w_per_s": "power_ramp_w_per_s",
-    "power_range_fraction": "power_range_fraction",
-    "num_gpus": "num_gpus",
-    "carbon_kgco2e": "carbon_kgco2e",
 }
-"""What each limit bounds."""
+"""What a limit bounds, where that has another name."""
 
 
 class Violation(Record):
@@ -208,7 +201,7 @@ def _limit_violation(job: Job, evaluation: Evaluation, name: str, far: float) ->
         kind="limit" if is_limit else "physics",
         sentence=f"{rule_text(job, name)}: {in_words(figures)}{much}",
         figures=figures,
-        excess_fraction=far if np.isfinite(far) else None,
+        excess_fraction=finite_or_none(far),
     )
 
 
@@ -217,7 +210,7 @@ def limit_figures(job: Job, evaluation: Evaluation, name: str) -> Figures:
     quantities = limited_quantities(job, evaluation.plans, evaluation.scores, evaluation.outcomes)
     value = float(quantities[name][0])
     # What takes forever costs what it costs forever; JSON has no infinity.
-    known: Figures = {_LIMITED[name]: value} if np.isfinite(value) else {}
+    known: Figures = {_LIMITED.get(name, name): value} if np.isfinite(value) else {}
     return known | {f"limits.{name}": getattr(job.limits, name)}
 
 
