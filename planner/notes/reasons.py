@@ -62,8 +62,7 @@ def change(value: float, reference: float) -> str:
 
 def _difference(objective: Objective, value: float, reference: float) -> str:
     """Returns the relative change of a value; for a risk its value, since ratios of small risks say nothing."""
-    is_risk = objective in {Objective.DEADLINE_RISK, Objective.BUDGET_RISK}
-    return f"a {amount(objective, value)}" if is_risk else change(value, reference)
+    return f"a {amount(objective, value)}" if objective.is_risk else change(value, reference)
 
 
 def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:

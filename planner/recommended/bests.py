@@ -16,7 +16,6 @@ from simulator.units import HOUR, JOULES_PER_KWH
 
 LEAST_DIFFERENCE = 0.005
 """Smaller differences of a factor are not reported."""
-RISKS = (Objective.DEADLINE_RISK, Objective.BUDGET_RISK)
 
 
 def bests_of(job: Job, front: Evaluation, ids: Integers, row: int) -> tuple[Best, ...]:
@@ -72,7 +71,7 @@ def _changes(job: Job, front: Evaluation, objective: Objective, mine: int, rival
     for other in job.objectives:
         value, reference = (float(front.scores.objective(other)[row]) for row in (mine, rival))
         if other is not objective:
-            is_difference = other in RISKS or reference == 0.0
+            is_difference = other.is_risk or reference == 0.0
             changes[other.value] = value - reference if is_difference else value / reference - 1.0
     return changes
 

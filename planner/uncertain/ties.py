@@ -7,7 +7,6 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import draw_objectives
-from planner.recommended.bests import RISKS
 from planner.recommended.comparisons import SURE_FRACTION
 from simulator.domain.job import Job
 from simulator.table import Booleans, Floats, Integers
@@ -41,7 +40,7 @@ def tied_designs(job: Job, front: Evaluation, row: int, seed: int) -> Booleans:
 
 def _nearest_first(job: Job, front: Evaluation, row: int) -> Integers:
     """The other rows by the largest ratio of an objective; risks, of which ratios say little, left out."""
-    columns = [k for k, objective in enumerate(job.objectives) if objective not in RISKS]
+    columns = [k for k, objective in enumerate(job.objectives) if not objective.is_risk]
     logs = np.log(np.maximum(front.objectives(job)[:, columns], np.finfo(np.float64).tiny))
     distance = np.abs(logs - logs[row]).max(axis=1, initial=0.0)
     order = np.argsort(distance, kind="stable")

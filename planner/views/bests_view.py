@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner.notes.reasons import NAMES, amount
-from planner.recommended.bests import RISKS
 from planner.recommended.comparisons import Best, Driver
 from planner.recommended.design_words import layout, offer_words
 from planner.recommended.recommendation import Design, Recommendation
@@ -86,5 +85,5 @@ def driver_text(driver: Driver) -> str:
 
 def change_text(objective: Objective, change: float) -> str:
     """Returns the change of another objective: `+12.0 % cost`."""
-    points = " points of" if objective in RISKS else ""
+    points = " points of" if objective.is_risk else ""
     return f"{human.change(change)}{points} {NAMES[objective]}"

@@ -35,6 +35,11 @@ class Objective(Choice):
     BUDGET_RISK = "budget_risk"
     """Probability of exceeding the budget, which the job must then set."""
 
+    @property
+    def is_risk(self) -> bool:
+        """Whether it is a probability, of which ratios say little."""
+        return self in _LIMIT_OF_RISK
+
 
 _LIMIT_OF_RISK = {Objective.DEADLINE_RISK: "deadline_days", Objective.BUDGET_RISK: "budget_usd"}
 

@@ -40,8 +40,6 @@ BOUND_OF = {
     Objective.CARBON: "carbon_kgco2e",
 }
 """The bound that represents each objective."""
-RISKS = (Objective.DEADLINE_RISK, Objective.BUDGET_RISK)
-"""Objectives that do not scale with their bound, so they say nothing about limits."""
 GROWING_LIMITS = ("deadline_days", "budget_usd", "carbon_kgco2e")
 """Limits on quantities that grow with the length of a run; for all other limits the bounds equal the simulated values."""
 
@@ -197,7 +195,8 @@ def _measure(job: Job, limit: str) -> int | None:
     """The objective that shows how far a limited quantity is above its bound: its own, or another that grows with time."""
     if limit not in GROWING_LIMITS:
         return None
-    growing = [number for number, objective in enumerate(job.objectives) if objective not in RISKS]
+    # risks do not scale with their bound, so they say nothing about limits
+    growing = [number for number, objective in enumerate(job.objectives) if not objective.is_risk]
     own = [number for number in growing if BOUND_OF[job.objectives[number]] == limit]
     return next(iter([*own, *growing]), None)
 
