@@ -14,10 +14,9 @@ from simulator.accuracy.published_runs import (
 from simulator.accuracy.step_error import is_measured
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
+from simulator.machine.compute import has_measured_kernels
 from simulator.step.step_reach import beyond_measured, reach_of
 
-MEASURED_FAMILIES = ("ampere", "hopper", "blackwell")
-"""Architectures whose kernels were measured (`simulator/data/kernel_efficiency.csv`)."""
 ONE_SIDED_FRACTION = 0.05
 """Mean error from which it is worth a note."""
 UNEQUAL_FRACTION = 0.05
@@ -36,7 +35,7 @@ def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | Non
     notes += _never_measured(job, best) if best else []
     notes += _unequal_errors(job)
     notes += _hardly_validated(job, best)
-    estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in MEASURED_FAMILIES]
+    estimated = [o.accelerator.id for o in job.offers if not has_measured_kernels(o.accelerator)]
     if estimated:
         notes.append(
             f"No kernel measurements are known for {', '.join(estimated)}; efficiencies are scaled from Hopper."
@@ -68,7 +67,7 @@ def _never_measured(job: Job, best: Design) -> list[str]:
         note = f"No published step with {' or '.join(parts)} was compared, so the error is assumed to be twice as large"
         notes.append(f"{note} (docs/validation.md).")
     is_new = not is_measured(accelerator.id, has_experts=job.workload.model.experts is not None)
-    if is_new and accelerator.family in MEASURED_FAMILIES:
+    if is_new and has_measured_kernels(accelerator):
         note = f"No published step on {accelerator.id} was compared, so the error of the least accurate group is assumed"
         notes.append(f"{note} (docs/validation.md).")
     return notes

@@ -114,6 +114,11 @@ def kernels_of(accelerator: Accelerator) -> str:
     return accelerator.id if is_measured else accelerator.family
 
 
+def has_measured_kernels(accelerator: Accelerator) -> bool:
+    """Returns whether kernels of an accelerator or of its architecture were measured; those of others are scaled."""
+    return (kernels_of(accelerator), BASE_FORMAT) in _fitted_constants()
+
+
 def kernel_constants(
     families: Sequence[str], formats: Sequence[str], *, ceiling_fractions: Numbers = np.nan
 ) -> KernelConstants:
