@@ -130,7 +130,7 @@ def simulate_plan(
     answer = _without_design(job, seed, checked, broken)
     if not evaluation.outcomes.run.makes_progress[0]:
         return answer
-    found = sensitivities(job, checked, accuracy_of(job, evaluation)) if with_sensitivities else None
+    found = sensitivities(job, checked, accuracy_of(job, evaluation.plans, 0)) if with_sensitivities else None
     return _with_design(job, answer, evaluation).model_copy(update={"sensitivities": found})
 
 

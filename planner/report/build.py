@@ -18,7 +18,7 @@ from planner.report.inputs import inputs
 from planner.report.scaling import scaling
 from planner.report.spread import spreads
 from planner.report.tornado import tornados
-from planner.uncertain.uncertainty import accuracy_at, accuracy_of, calibrated_accuracy
+from planner.uncertain.uncertainty import accuracy_of, calibrated_accuracy
 from simulator.accuracy.published_runs import step_time_error
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
@@ -89,7 +89,7 @@ def _figures(
 ) -> Iterator[Figure]:
     """Yields all figures in reading order."""
     chosen = evaluate(job, PlanTable.from_plans([best.plan]))
-    accuracy = accuracy_of(job, chosen)
+    accuracy = accuracy_of(job, chosen.plans, 0)
     fastest = FastestRuns(job, best)
     parts: dict[str, Callable[[], Sequence[Figure]]] = {
         "the front": lambda: [front_figure(answer, errors)],
@@ -108,7 +108,7 @@ def _inputs(job: Job, best: Design | None) -> tuple[InputGroup, ...]:
     """The inputs for the recommended offer, or for the first one if nothing is recommended."""
     if best is not None:
         plans = PlanTable.from_plans([best.plan])
-        return inputs(job, best.plan.offer, accuracy_at(job, plans, 0))
+        return inputs(job, best.plan.offer, accuracy_of(job, plans, 0))
     accelerator, precision = job.offers[0].accelerator, job.workload.precisions[0]
     has_experts = job.workload.model.experts is not None
     published = step_time_error(accelerator.family, precision.value, has_experts=has_experts)

@@ -7,7 +7,7 @@ from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS
 from planner.report.data import FrontFigure, FrontPoint, Role
 from planner.text import human
-from planner.uncertain.uncertainty import accuracy_at
+from planner.uncertain.uncertainty import accuracy_of
 from simulator.domain.job import Job, Objective
 from simulator.domain.plan import PlanTable
 
@@ -16,7 +16,7 @@ def errors_of(job: Job, answer: Recommendation) -> dict[int, float]:
     """Returns the mean error of simulated steps of every design of the front, by its id."""
     plans = PlanTable.from_plans([design.plan for design in answer.front])
     return {
-        design.design_id: accuracy_at(job, plans, row).mean_absolute_error_fraction
+        design.design_id: accuracy_of(job, plans, row).mean_absolute_error_fraction
         for row, design in enumerate(answer.front)
     }
 

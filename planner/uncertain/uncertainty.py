@@ -12,10 +12,11 @@ from objectives.unsure_inputs import step_error_of
 from planner.recommended.recommendation import Spread, Uncertainty
 from planner.uncertain.ties import tied_designs
 from simulator.accuracy.published_runs import Accuracy, step_time_error
-from simulator.accuracy.step_error import Sides, is_measured
+from simulator.accuracy.step_error import is_measured
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
+from simulator.record import finite_or_none
 from simulator.simulate import replicate
 from simulator.step.step_reach import beyond_measured, reach_of
 from simulator.table import Floats, Integers
@@ -29,8 +30,8 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
     """Returns the spread of the recommended design, and the designs that are indistinguishable from it."""
     chosen = front.take(np.array([row]))
     wall_s, cost_usd = replayed(job, chosen, seed)
-    accuracy = accuracy_of(job, chosen)
-    below, above = interval_log_half_widths(job, chosen)
+    accuracy = accuracy_of(job, chosen.plans, 0)
+    below, above = step_error_of(job, chosen.plans, 0).interval_log_half_widths
     step_time_s = float(chosen.outcomes.steps.step_time_s[0])
     limits = job.limits
     return Uncertainty(
@@ -65,12 +66,7 @@ def _cost_of_replays(job: Job, chosen: Evaluation, wall_s: Floats) -> Floats:
     return total(cost_parts(job, chosen.plans.take(rows), usage))
 
 
-def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:
-    """Returns the accuracy of simulated steps like those of a design, one row; see `accuracy_at`."""
-    return accuracy_at(job, chosen.plans, 0)
-
-
-def accuracy_at(job: Job, plans: PlanTable, row: int) -> Accuracy:
+def accuracy_of(job: Job, plans: PlanTable, row: int) -> Accuracy:
     """Returns how well steps like that of one of some designs were simulated.
 
     On runs of the job's calibration if it has any of that kind, on published ones otherwise.
@@ -92,14 +88,6 @@ def _published_accuracy(job: Job, plans: PlanTable, row: int) -> Accuracy:
     )
 
 
-def interval_log_half_widths(job: Job, chosen: Evaluation) -> Sides:
-    """Returns how far below and above its simulated time the step of a design, one row, lies in four of five cases.
-
-    As logarithms of time; on runs of the job's calibration if it has any of that kind, on published ones otherwise.
-    """
-    return step_error_of(job, chosen.plans, 0).interval_log_half_widths
-
-
 def calibrated_accuracy(job: Job, accelerator: str, precision: Precision) -> Accuracy | None:
     """Returns the error on the owner's own runs, each simulated with constants fitted without it; `None` without such runs."""
     if job.calibration is None:
@@ -119,7 +107,7 @@ def calibrated_accuracy(job: Job, accelerator: str, precision: Precision) -> Acc
 
 def _spread(values: Floats) -> Spread:
     figures = [np.mean(values), *np.quantile(values, (0.05, 0.5, 0.95), method="inverted_cdf")]
-    mean, p5, p50, p95 = (float(value) if math.isfinite(value) else None for value in figures)
+    mean, p5, p50, p95 = map(finite_or_none, figures)
     return Spread(mean=mean, p5=p5, p50=p50, p95=p95)
 
 

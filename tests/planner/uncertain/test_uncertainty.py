@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
+from objectives.unsure_inputs import step_error_of
 from planner.measured.reach import reach_of_row
 from planner.measured.row_reasons import reason_against
 from planner.measured.runs import job_of, plan_of, read_rows
 from planner.notes.accuracy_notes import accuracy_notes
 from planner.recommended.designs import designs_of
 from planner.uncertain.ties import BATCH, surely_ordered, tied_designs
-from planner.uncertain.uncertainty import accuracy_of, interval_log_half_widths, uncertainty_of
+from planner.uncertain.uncertainty import accuracy_of, uncertainty_of
 from simulator.accuracy.published_runs import step_time_error
 from simulator.accuracy.step_error import UNSEEN_RATIOS, step_error
 from simulator.domain.job import Job
@@ -132,7 +133,8 @@ def test_what_was_never_measured_has_a_wide_error_and_a_note(
     job = job_with({**H100_RENTED, "num_gpus": 16, **offer}, workload=workload)
     chosen = Plan.model_validate({"offer": 0, "num_gpus": 16, "data_parallel": 16, **plan})
     found = evaluate(job, PlanTable.from_plans([chosen]))
-    accuracy, width = accuracy_of(job, found), interval_log_half_widths(job, found).above
+    accuracy = accuracy_of(job, found.plans, 0)
+    width = step_error_of(job, found.plans, 0).interval_log_half_widths.above
     (best,) = designs_of(job, found, np.zeros(1, dtype=np.int64))
     notes = [note for note in accuracy_notes(job, None, best) if "No published step" in note]
     assert told in " ".join(notes)
