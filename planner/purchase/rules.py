@@ -11,8 +11,6 @@ from planner.purchase.problem import PooledProblem, bought_lot
 
 WIDER = 10
 """By how much more nodes can be had where it is asked whether their number binds."""
-LIMITS = {"site_power_w": "power_w", "fleet_budget_usd": "budget_usd", "capital_usd": "capital_usd"}
-"""Fields of a problem that may be `None`, by the names of their constraints."""
 
 Change = Callable[[PurchaseProblem], PurchaseProblem]
 PoolChange = Callable[[int, Pool], Pool]
@@ -49,10 +47,15 @@ def rules_of(fleet: Fleet, pooled: PooledProblem) -> list[Rule]:
             Rule(constraint=constraint, subject=largest.name, leave_out=_on_pools(supply, change))
             for constraint, change in _changes_of(supply, largest, at_once)
         ]
+    money_and_power: tuple[tuple[str, int | None, Change], ...] = (
+        ("site_power_w", problem.power_w, lambda other: replace(other, power_w=None)),
+        ("fleet_budget_usd", problem.budget_usd, lambda other: replace(other, budget_usd=None)),
+        ("capital_usd", problem.capital_usd, lambda other: replace(other, capital_usd=None)),
+    )
     return rules + [
-        Rule(constraint=constraint, subject="", leave_out=_without_limit(limit))
-        for constraint, limit in LIMITS.items()
-        if getattr(problem, limit) is not None
+        Rule(constraint=name, subject="", leave_out=change)
+        for name, limit, change in money_and_power
+        if limit is not None
     ]
 
 
@@ -87,7 +90,3 @@ def _without_deadline(index: int) -> Change:
         return replace(problem, windows=tuple(windows))
 
     return changed
-
-
-def _without_limit(name: str) -> Change:
-    return lambda problem: replace(problem, **{name: None})
