@@ -7,7 +7,7 @@ pieces, divided by the training time. The pieces therefore add up to the run's e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -59,8 +59,7 @@ class DrawnRun:
         edges_s = np.append(np.arange(0.0, wall_s, period_s), wall_s)
         energy_j = np.append(0.0, np.cumsum(self.power_w * np.diff(self.edges_s)))
         power_w = np.diff(np.interp(edges_s, self.edges_s, energy_j)) / np.diff(edges_s)
-        known = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return type(self)(**{**known, "edges_s": edges_s, "power_w": power_w})
+        return replace(self, edges_s=edges_s, power_w=power_w)
 
 
 def drawn_run(job: Job, plan: Plan, *, seed: int = 0, replication: int = 0) -> DrawnRun:
