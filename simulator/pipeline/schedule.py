@@ -241,7 +241,7 @@ def _rows_by_shape(batch: PipelineBatch) -> IntArray:
     """Returns the rows that can be played, with those of one shape adjacent, and those that reduce groups last of these."""
     rows = np.flatnonzero(_has_schedule(batch))
     columns = (
-        batch.gradient_groups_s.any(axis=1),
+        np.asarray(batch.gradient_groups_s.any(axis=1)),
         batch.group_size,
         batch.num_micro_batches,
         batch.num_chunks_per_stage,
