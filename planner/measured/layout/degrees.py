@@ -66,7 +66,7 @@ def layout_cells(
     _check_degrees(told, num_gpus, num_layers, num_experts, is_split=is_split)
     _check_experts(told, habits, num_gpus, num_experts, is_sharded=is_sharded)
     degrees = _degrees(told, num_gpus, num_experts, left, is_sharded=is_sharded)
-    t, p, c, _ = degrees.values()
+    t, p, c = (degrees[f"{name}_parallel"] for name in ("tensor", "pipeline", "context"))
     data = _replicas(told, t * p, c)
     micro_batch, batch = batches(told, data_parallel=data, num_stages=p, is_sharded=is_sharded)
     batch = _whole_batch(told, batch, data, micro_batch)
