@@ -178,7 +178,8 @@ class _Made:
         copied_s = _shards_beside_copies_s(rank, parts, by_parts)
         busy_s = cards_s, cards_s
         if copied_s is not None:
-            busy_s = cards_s, _added(cards_s or (0.0 * copied_s,) * 2, (0.0 * copied_s, copied_s))
+            nothing_s = np.zeros_like(copied_s)
+            busy_s = cards_s, _added(cards_s or (nothing_s, nothing_s), (nothing_s, copied_s))
         pipeline = _columns(rank, parts, buckets, (once_s, in_groups_s), passes_s, busy_s)
         return cls(
             parts=parts,
@@ -314,11 +315,8 @@ def _streams_s(
     if cards_s is None:
         return gradient_s, parameter_s
     # Zero-bubble schedules reduce gradients beside products alone.
-    of_gradients, of_weights = (
-        (shares_cards | _copies_share_scale_up(rank)) & ~splits_backward(plans),
-        shares_cards,
-    )
-    card_s = of_weights[:, None] * cards_s[0]
+    of_gradients = (shares_cards | _copies_share_scale_up(rank)) & ~splits_backward(plans)
+    card_s = shares_cards[:, None] * cards_s[0]
     parameter_s = beside_own_traffic_s(parameter_s, passes_s[0], card_s, buckets.parameters)
     card_s = of_gradients[:, None] * cards_s[1]
     return beside_own_traffic_s(gradient_s, passes_s[1], card_s, buckets.gradients), parameter_s
