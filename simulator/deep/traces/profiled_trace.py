@@ -140,11 +140,15 @@ def _record(pair: _Pair) -> OperatorRecord:
 
 
 def _num_flop(graph: GraphOperator) -> float:
-    """Operations of a product with a weight: two for each output and each input that contributes to it."""
+    """Operations of a product with a weight: two for each output and each input that contributes to it.
+
+    An embedding multiplies nothing: its `indices` choose rows of the weight.
+    """
     weights: list[GraphTensor] = [
         tensor for tensor in graph.inputs if tensor.argument == "weight" and len(tensor.shape) > 1
     ]
-    if not weights or not graph.outputs or not weights[0].shape[0]:
+    is_lookup = any(tensor.argument == "indices" for tensor in graph.inputs)
+    if is_lookup or not weights or not graph.outputs or not weights[0].shape[0]:
         return 0.0
     per_output = weights[0].num_elements / weights[0].shape[0]
     return min(2.0 * per_output * graph.outputs[0].num_elements, MOST_FLOP)

@@ -37,6 +37,20 @@ class TestSmallStep:
         assert {trace.tensors.names[row] for row in trace.parameters} == {"2", "3"}
         assert trace.forward_of.tolist() == [-1, 0, -1]
 
+    def test_a_lookup_in_an_embedding_multiplies_nothing(self, tmp_path: Path) -> None:
+        schema = "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1) -> Tensor"
+        lookup = {
+            "name": "aten::embedding",
+            "op_schema": schema,
+            "inputs": [tensor(2, 64), tensor(1)],
+            "input_shapes": [[8, 8], [8]],
+        }
+        events = [{**one, "name": str(one["name"]).replace("linear", "embedding")} for one in EVENTS]
+        nodes = [{**one, **lookup} if one["id"] == 2 else one for one in NODES]
+        trace = read_profiled(*written(tmp_path, events, nodes), batch_size=4)
+        assert trace.names[0] == "aten::embedding"
+        assert trace.num_flop.tolist() == [0.0, 0.0, 0.0]
+
     def test_operators_are_matched_by_their_record_where_the_profile_has_it(self, tmp_path: Path) -> None:
         records = {"aten::linear": 2, "autograd::engine::evaluate_function: AddmmBackward0": 5}
         events = [
