@@ -18,10 +18,11 @@ from simulator.deep.playing.play import play
 from simulator.deep.traced_steps.chakra_export import chakra_export
 from simulator.deep.traced_steps.chakra_play import chakra_step
 from simulator.deep.traced_steps.extrapolate import extrapolate
-from simulator.deep.traces.chakra import ChakraNode, CommType, NodeType
+from simulator.deep.traces.chakra import ChakraNode, CommType, NodeType, Value
 from simulator.deep.traces.chakra_files import read_chakra, write_chakra
 from simulator.deep.traces.parallelism import GradientSync, Parallelism, PipelineOrder
 from simulator.deep.traces.trace import OperatorTrace
+from simulator.deep.traces.wire import as_varint
 from simulator.errors import InputError
 
 NUM_MUTATIONS = 300
@@ -110,19 +111,29 @@ class TestFiles:
 
     def test_what_protobuf_writes_is_read(self, tmp_path: Path) -> None:
         node = node_type()(id=4, name="sum", type=4, ctrl_deps=[], duration_micros=9)
-        for name, field, value in (
-            ("a", "double_val", 0.5),
-            ("b", "int32_val", -3),
-            ("c", "int64_val", -(2**40)),
-            ("e", "bool_val", True),
-            ("f", "string_val", "x"),
-        ):
-            node.attr.add(name=name, **{field: value})
+        values = {
+            "double_val": 0.5,
+            "float_val": -0.25,
+            "int32_val": -3,
+            "int64_val": -(2**40),
+            "uint32_val": 2**32 - 1,
+            "uint64_val": 2**64 - 1,
+            "sint32_val": -(2**31),
+            "sint64_val": 2**63 - 1,
+            "fixed32_val": 2**32 - 2,
+            "fixed64_val": 2**64 - 2,
+            "sfixed32_val": -7,
+            "sfixed64_val": -(2**50),
+            "bool_val": True,
+            "string_val": "x",
+        }
+        for name, value in values.items():
+            node.attr.add(name=name, **{name: value})
         path = tmp_path / "step.et"
-        message = node.SerializeToString()
-        path.write_bytes(b"\x07\x0a\x050.0.4" + bytes([len(message)]) + message)
+        messages = (b"\x0a\x050.0.4", node.SerializeToString())
+        path.write_bytes(b"".join(as_varint(len(message)) + message for message in messages))
         (read,) = read_chakra(path)
-        assert read.attributes == {"a": 0.5, "b": -3, "c": -(2**40), "e": True, "f": "x"}
+        assert read.attributes == values
         assert (read.id, read.name, read.type, read.duration_micros) == (4, "sum", NodeType.COMP_NODE, 9)
 
 
@@ -154,8 +165,17 @@ def node_type() -> Any:  # noqa: ANN401 - a class that protobuf makes
     attribute.oneof_decl.add(name="value")
     for name, number, of in (
         ("double_val", 3, kind.TYPE_DOUBLE),
+        ("float_val", 5, kind.TYPE_FLOAT),
         ("int32_val", 7, kind.TYPE_INT32),
         ("int64_val", 9, kind.TYPE_INT64),
+        ("uint32_val", 11, kind.TYPE_UINT32),
+        ("uint64_val", 13, kind.TYPE_UINT64),
+        ("sint32_val", 15, kind.TYPE_SINT32),
+        ("sint64_val", 17, kind.TYPE_SINT64),
+        ("fixed32_val", 19, kind.TYPE_FIXED32),
+        ("fixed64_val", 21, kind.TYPE_FIXED64),
+        ("sfixed32_val", 23, kind.TYPE_SFIXED32),
+        ("sfixed64_val", 25, kind.TYPE_SFIXED64),
         ("bool_val", 27, kind.TYPE_BOOL),
         ("string_val", 29, kind.TYPE_STRING),
     ):
@@ -398,6 +418,33 @@ class TestBroken:
         path.write_bytes(path.read_bytes()[:size])
         with pytest.raises(InputError, match=r"cut off|has no nodes"):
             read_chakra(path)
+
+    @pytest.mark.parametrize(
+        ("message", "problem"),
+        [
+            (b"\x08\x01\x12\x05abc", "field 2 at byte 4 is cut off"),  # text of 5 bytes, of which 3 are there
+            (b"\x08\x01\x19abcdefg", "field 3 at byte 3 is cut off"),  # 7 of 8 bytes
+            (b"\x08\x01\x1dabc", "field 3 at byte 3 is cut off"),  # 3 of 4 bytes
+            (b"\x08\x01\x12", "a number is cut off at byte 3"),
+            (b"\x08\x01\x02\x01a", "field 0 at byte 4 is cut off"),  # fields count from 1
+            (b"\x08\x01\x13", "a field at byte 3 has the unknown kind 3"),
+        ],
+    )
+    def test_a_field_that_goes_beyond_its_message_is_refused(
+        self, tmp_path: Path, message: bytes, problem: str
+    ) -> None:
+        path = tmp_path / "step.et"
+        # The next message has bytes enough for it.
+        path.write_bytes(b"\x00" + bytes([len(message)]) + message + b"\x02\x08\x02" * 9)
+        with pytest.raises(InputError, match=f"message 1: is no Chakra trace: {problem}"):
+            read_chakra(path)
+
+    @pytest.mark.parametrize("value", [True, -1, 1.0, "1", None])
+    def test_a_size_that_is_no_number_of_bytes_is_refused(self, value: Value | None) -> None:
+        attributes = {} if value is None else {"comm_size": value}
+        rule = "is missing" if value is None else "must be a whole number that is not negative"
+        with pytest.raises(InputError, match=rf"node 3\.comm_size.*{rule}"):
+            ChakraNode(id=3, attributes=attributes).number("comm_size")
 
     def test_a_file_without_nodes_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "step.et"
