@@ -227,7 +227,7 @@ class _Model:
         levels: list[cp_model.LinearExprT] = list(demands)
         for pool, lots in zip(self.problem.pools, self.lot_nodes, strict=True):
             for lot, nodes in zip(pool.lots, lots, strict=True):
-                if pool.idle_w_per_node and lot.start_h < lot.end_h:
+                if pool.idle_w_per_node:
                     interval = self.model.new_fixed_size_interval_var(
                         lot.start_h, lot.end_h - lot.start_h, "idle"
                     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from constraints.purchase_problem import Lot, Pool, PurchaseProblem, Way, Window, fits_alone
-from planner.purchase.fleet import Fleet, FleetOffer, Reserve
+from planner.purchase.fleet import Buy, Fleet, FleetOffer, Reserve
 from planner.purchase.prices import NodePrices
 from planner.purchase.sizes import thinned
 from planner.purchase.ways import Candidate
@@ -109,7 +109,7 @@ def _bought_pools(fleet: Fleet, offer: FleetOffer, by_size: Sequence[NodePrices]
             kind="bought",
             least_nodes=fewer + 1,
             max_nodes=price.most_nodes,
-            lots=tuple(bought_lot(fleet, price, start) for start in fleet.start_days(buy)),
+            lots=_bought_lots(fleet, price, buy),
             max_lots=buy.max_lots,
             idle_w_per_node=math.ceil(price.idle_w),
         )
@@ -133,6 +133,12 @@ def _other_pools(fleet: Fleet, offer: FleetOffer, price: NodePrices) -> list[Poo
     if rent := offer.rent:
         pools.append(Pool(name=f"{offer.accelerator} rented", kind="rented", max_nodes=rent.max_nodes))
     return pools
+
+
+def _bought_lots(fleet: Fleet, price: NodePrices, buy: Buy) -> tuple[Lot, ...]:
+    """Lots that come at least an hour before the horizon ends."""
+    lots = (bought_lot(fleet, price, start) for start in fleet.start_days(buy))
+    return tuple(lot for lot in lots if lot.start_h < lot.end_h)
 
 
 def bought_lot(fleet: Fleet, price: NodePrices, start_day: float) -> Lot:

@@ -116,6 +116,13 @@ def test_more_ways_to_have_nodes_never_cost_more_and_the_parts_sum_to_the_cost()
     assert plan.capital_usd == sum(one.capital_usd for one in plan.acquisitions)
 
 
+def test_nodes_that_come_in_the_last_part_of_an_hour_are_not_bought() -> None:
+    # Day 100.01 is 14 minutes into an hour, day 100.006 nine: in whole hours the nodes would come after the end.
+    late = {**BUY, "first_delivery_day": 100.006}
+    plan = plan_purchase(fleet_with(offer(rent=RENT, buy=late), horizon_days=100.01))
+    assert (plan.acquisitions, plan.cost_usd) == ((), rented().cost_usd)
+
+
 def test_the_same_fleet_gives_the_same_plan() -> None:
     again = plan_purchase(fleet_with(offer(rent=RENT, reserve=RESERVE, buy=BUY)))
     assert again == mixed()
