@@ -73,6 +73,20 @@ class TestSmallStep:
         trace = read_profiled(*written(tmp_path, events, NODES), batch_size=4)
         assert trace.duration_s[0] == pytest.approx(500e-6)
 
+    @pytest.mark.parametrize("num_optimizers", [0, 1, 2])
+    def test_what_runs_in_any_step_of_an_optimizer_is_its_own(
+        self, tmp_path: Path, num_optimizers: int
+    ) -> None:
+        steps = [
+            event(f"Optimizer.step#SGD.{number}", 40.0 + 20.0 * number, 20.0, cat="user_annotation")
+            for number in range(num_optimizers)
+        ]
+        updates = [event("aten::_foreach_add_", 41.0 + 20.0 * number, 5.0) for number in range(2)]
+        profile, _ = written(tmp_path, [*EVENTS[:8], *steps, *updates], NODES)
+        phases = [operator.phase for operator in read_profile(profile) if "foreach" in operator.name]
+        without = [Phase.BACKWARD] * (2 - num_optimizers)
+        assert phases == [Phase.OPTIMIZER] * num_optimizers + without
+
     def test_of_several_steps_the_last_one_counts(self, tmp_path: Path) -> None:
         earlier = [
             event("ProfilerStep#1", 0.0, 100.0, cat="user_annotation"),
@@ -108,6 +122,20 @@ class TestSmallStep:
         assert both[0].names == both[1].names
         assert np.array_equal(both[0].num_flop, both[1].num_flop)
         assert both[0].tensors.names == both[1].tensors.names
+
+
+class TestNesting:
+    def test_tensors_are_found_in_three_lists_within_each_other(self, tmp_path: Path) -> None:
+        deep, too_deep = [[[tensor(1)], tensor(2)]], [[[[tensor(3)]]]]
+        _, graph = written(tmp_path, [], [node(2, "aten::cat", inputs=[deep, too_deep], outputs=[tensor(4)])])
+        (cat,) = read_execution_graph(graph)
+        assert [one.id for one in cat.inputs] == [1, 2]
+
+    def test_an_operator_in_thousands_of_others_is_one_operator(self, tmp_path: Path) -> None:
+        nodes = [node(2, "outer", inputs=[tensor(1)], outputs=[tensor(4)])]
+        nodes += [node(number, "inner", parent=number - 1) for number in range(3, 5000)]
+        _, graph = written(tmp_path, [], nodes)
+        assert [one.name for one in read_execution_graph(graph)] == ["outer"]
 
 
 class TestReusedNumbers:

@@ -25,6 +25,7 @@ from simulator.machine.network import (
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
+    forwarded_exchange_s,
     passed_on_s,
     point_to_point_s,
     reduce_scatter_s,
@@ -344,6 +345,16 @@ def test_all_to_all_sends_through_the_fabric_only_what_other_domains_get() -> No
     links = cluster()
     time_s = all_to_all_s(num_bytes=1e13, group_size=32.0, members_per_domain=8.0, links=links)
     assert time_s[0] == pytest.approx(24 / 32 * 1e13 / (50e9 * links.inter_fraction[0]), rel=0.01)
+
+
+@pytest.mark.parametrize("size", [8.0, 16.0, 64.0])
+def test_a_forwarded_exchange_of_nothing_takes_the_steps_of_an_all_to_all(size: float) -> None:
+    group, links = Group(group_size=size, members_per_domain=8.0, links=cluster()), cluster()
+    found_s = forwarded_exchange_s(near_bytes=0.0, far_bytes=0.0, **group)
+    # Once through the own domain, and along a binary tree of the domains.
+    steps_s = links.intra_hop_s + np.log2(size / 8.0) * links.inter_latency_s
+    assert found_s == pytest.approx(links.intra_latency_s + steps_s, rel=1e-12)
+    assert found_s == pytest.approx(all_to_all_s(num_bytes=0.0, **group), rel=1e-12)
 
 
 def test_a_ring_grows_with_the_number_of_domains_and_a_tree_with_its_logarithm() -> None:
