@@ -73,6 +73,21 @@ class TestSmallStep:
         trace = read_profiled(*written(tmp_path, events, NODES), batch_size=4)
         assert trace.duration_s[0] == pytest.approx(500e-6)
 
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"ph": "M", "name": "process_name", "pid": 1},
+            {"ph": "s", "id": 1, "cat": "ac2g", "name": "ac2g", "ts": 1.0},
+            {"ph": "X", "cat": "python_function", "name": "forward", "ts": -1.0},
+            {"ph": "X", "name": "without a kind"},
+        ],
+    )
+    def test_events_of_other_kinds_are_not_looked_at(self, tmp_path: Path, other: Entry) -> None:
+        profile, _ = written(tmp_path, [other, *EVENTS], NODES)
+        with_other = read_profile(profile)
+        profile, _ = written(tmp_path, EVENTS, NODES)
+        assert with_other == read_profile(profile)
+
     @pytest.mark.parametrize("num_optimizers", [0, 1, 2])
     def test_what_runs_in_any_step_of_an_optimizer_is_its_own(
         self, tmp_path: Path, num_optimizers: int
