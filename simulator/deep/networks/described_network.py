@@ -5,7 +5,7 @@ Bandwidths are those of one direction of a cable; latencies are those of a cable
 
 from __future__ import annotations
 
-from math import prod
+from math import comb, prod
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -37,8 +37,8 @@ class Described(Record):
 
     @property
     def _num_cables(self) -> int:
-        """Number of cables, or an upper bound of it."""
-        return self._size
+        """Number of cables, of kinds that may have too many of them although they have few accelerators."""
+        return 0
 
     @model_validator(mode="after")
     def _is_not_too_large(self) -> Self:
@@ -276,8 +276,7 @@ class DragonflyNetwork(Described):
 
     @property
     def _num_cables(self) -> int:
-        inside = self.num_groups * self.switches_per_group**2 // 2
-        return self._size + inside + self.num_groups**2 // 2
+        return self._size + self.num_groups * comb(self.switches_per_group, 2) + comb(self.num_groups, 2)
 
     def build(self) -> Topology:
         """Returns the network."""

@@ -21,6 +21,14 @@ from tests.planner.trace_answers import answered
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "networks").glob("*.yaml"))
 RING = "network: {kind: ring, num_gpus: 4, bandwidth_bytes_per_s: 1e9, latency_s: 1e-6}\n"
+NODES_FILE = (
+    "network: {{kind: nodes, num_nodes: {}, gpus_per_node: {}, scale_up_bytes_per_s: 4, scale_up_latency_s: 0, "
+    "card_bytes_per_s: 2, fabric_latency_s: 0, {}}}"
+)
+DRAGONFLY = (
+    "network: {{kind: dragonfly, num_groups: {}, switches_per_group: {}, gpus_per_switch: {}, "
+    "gpu_bytes_per_s: 1, local_bytes_per_s: 1, global_bytes_per_s: 1, latency_s: 0}}"
+)
 NODES = cluster(
     2, 2, scale_up_bytes_per_s=4.0, scale_up_latency_s=0.0, card_bytes_per_s=2.0, fabric_latency_s=0.0
 )
@@ -54,6 +62,15 @@ class TestExamples:
             for link in np.flatnonzero(topology.bandwidth_bytes_per_s == 25 * GIGA).tolist()
         ]
         assert sorted(at_half) == ["card 3 -> leaf 3", "leaf 3 -> card 3"]
+
+    def test_accelerators_of_a_node_meet_at_its_switch(self, tmp_path: Path) -> None:
+        file = tmp_path / "own.yaml"
+        file.write_text(NODES_FILE.format(2, 3, "num_spines: 1"), encoding="utf-8")
+        topology = load_network(file).build()
+        assert (topology.num_ranks, topology.ranks_per_node) == (6, 3)
+        assert [names_of(topology, f"gpu:{gpu}-nvswitch:{gpu // 3}") != set() for gpu in range(6)] == [
+            True
+        ] * 6
 
     def test_directions_of_a_cable_can_differ(self) -> None:
         topology = load_network(next(path for path in EXAMPLES if path.stem == "cables")).build()
@@ -263,6 +280,28 @@ class TestFile:
             (
                 "network: {kind: nodes, num_nodes: 2, gpus_per_node: 8, cards_per_node: 12}",
                 r"network.cards_per_node: 12 must be at most gpus_per_node \(8\) or a multiple.*nearest: 8, 16",
+            ),
+            (
+                # Besides one for each accelerator: 16 from each of 60,000 leaves.
+                RING.replace(
+                    "ring, num_gpus: 4", "fat-tree, num_gpus: 60000, gpus_per_leaf: 1, num_spines: 16"
+                ),
+                "network: has 1,020,000 cables, at most 1,000,000 can be played",
+            ),
+            (
+                # 2 for each of 8,000 accelerators, 8 below each of 1,000 leaves, and 1,000 above.
+                NODES_FILE.format(1000, 8, "cards_per_node: 16, is_rail_optimized: false, num_spines: 1000"),
+                "network: has 1,024,000 cables",
+            ),
+            (
+                # 2 for each of 128 accelerators, 2 below each of 64 leaves, and 16,000 above.
+                NODES_FILE.format(2, 64, "num_spines: 16000"),
+                "network: has 1,024,384 cables",
+            ),
+            (
+                # One for each accelerator, 3 within each of 1,500 groups, and 1,500 x 1,499 / 2 between them.
+                DRAGONFLY.format(1500, 3, 2),
+                "network: has 1,137,750 cables",
             ),
             (RING + 'slow_links: {"gpu:0": 1.5}', "slow_links.*: must be at most 1"),
             (RING + 'slow_links: {"leaf:0": 0.5}', r"slow_links\[leaf:0\]: is no link of network 'ring'"),
