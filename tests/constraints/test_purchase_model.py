@@ -272,6 +272,35 @@ def test_a_way_that_any_limit_rules_out_does_not_fit_alone() -> None:
     assert not fits_alone(PROBLEM, PROBLEM.ways[2])  # more nodes than there are
 
 
+def test_where_there_is_one_way_it_fits_alone_exactly_if_some_choice_takes_it() -> None:
+    lot = Lot(start_h=10, end_h=30, usd_per_node=50, capital_usd_per_node=500, staff_usd=40)
+    pool = Pool(name="bought", kind="bought", max_nodes=2, lots=(lot,), max_lots=1, idle_w_per_node=100)
+    least = replace(
+        PROBLEM,
+        horizon_h=30,
+        windows=(Window(start_h=5, end_h=20),),
+        pools=(pool,),
+        ways=PROBLEM.ways[:1],
+        power_w=2 * 100 + 1000,
+        budget_usd=2 * 50 + 40 + 7,
+        capital_usd=2 * 500,
+    )
+    late, early = Window(start_h=11, end_h=20), Window(start_h=0, end_h=19)
+    for problem, fits in (
+        (least, True),
+        (replace(least, power_w=2 * 100 + 999), False),
+        (replace(least, budget_usd=2 * 50 + 40 + 6), False),
+        (replace(least, capital_usd=2 * 500 - 1), False),
+        (replace(least, windows=(late,)), False),
+        (replace(least, windows=(early,)), False),
+        (replace(least, pools=(replace(pool, max_nodes=1),)), False),
+        (replace(least, pools=(replace(pool, max_lots=0),)), False),
+        (replace(least, pools=(replace(pool, lots=()),)), False),
+    ):
+        assert (cheapest_by_trying(problem) is not None) == fits
+        assert fits_alone(problem, problem.ways[0]) == fits
+
+
 def test_what_is_said_to_be_proven_is_so_where_nodes_of_two_terms_overlap() -> None:
     """A capacity that varies by term lets CP-SAT 9.15 prove that two jobs take 78 nodes."""
     terms = tuple(Lot(start_h=start, end_h=start + 1440, usd_per_node=21_867) for start in (1440, 2160, 8640))

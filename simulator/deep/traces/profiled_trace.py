@@ -57,7 +57,7 @@ def joined(profiled: Sequence[ProfiledOperator], graph: Path, *, batch_size: int
     """Returns the operator trace of one step from the operators of its profile; see `read_profiled`."""
     timed = [operator for operator in profiled if operator.duration_s > 0.0]
     pairs = _pairs(timed, read_execution_graph(graph))
-    if not pairs or len(pairs) < len(timed) / 2:
+    if len(pairs) < len(timed) / 2:
         rule = f"has {len(pairs)} of the {len(timed)} operators with kernels of the profile: are they of the same step?"
         raise broken(graph, "nodes", "", rule)
     categories = _categories(pairs)

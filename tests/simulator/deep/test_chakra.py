@@ -518,6 +518,18 @@ class TestBothWays:
             }
             assert sum(node.duration_micros for node in nodes) == 8800
 
+    def test_no_node_is_one_of_the_host(self, small: OperatorTrace) -> None:
+        # ASTRA-sim's `Workload::issue` would take a message of the host for a computation without length, and skip it.
+        export = chakra_export(small, Parallelism(pipeline_parallel=2, data_parallel=2))
+        nodes = [node for row in export.nodes for node in row]
+        assert {
+            NodeType.COMP_NODE,
+            NodeType.COMM_SEND_NODE,
+            NodeType.COMM_RECV_NODE,
+            NodeType.COMM_COLL_NODE,
+        } == {node.type for node in nodes}
+        assert all(node.attributes["is_cpu_op"] is False for node in nodes)
+
     def test_stages_send_and_receive(self, small: OperatorTrace) -> None:
         first, second = chakra_export(small, Parallelism(pipeline_parallel=2)).nodes
         kinds = (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)

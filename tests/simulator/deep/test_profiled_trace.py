@@ -68,6 +68,11 @@ class TestSmallStep:
         trace = read_profiled(*written(tmp_path, events, NODES), batch_size=4)
         assert trace.duration_s.tolist() == pytest.approx([10e-6, 10e-6, 5e-6])
 
+    def test_a_profile_in_which_nothing_takes_time_is_refused(self, tmp_path: Path) -> None:
+        events = [{**one, "dur": 0.0} for one in EVENTS]
+        with pytest.raises(InputError, match="operators: needs at least one in the forward phase"):
+            read_profiled(*written(tmp_path, events, NODES), batch_size=4)
+
     def test_traffic_between_accelerators_is_left_out(self, tmp_path: Path) -> None:
         events = [*EVENTS, *launched(4, 3.0, 9000.0, "ncclDevKernel_AllReduce")]
         trace = read_profiled(*written(tmp_path, events, NODES), batch_size=4)
