@@ -406,6 +406,30 @@ class TestBounds:
             found = expected_goodput(work_s=np.inf, interval_s=sweep_s, policy=SKIP, **run)
             assert found[-1] >= found.max() - 0.001
 
+    def test_intervals_of_two_levels_with_any_saves_are_near_the_best_of_a_sweep(self) -> None:
+        run = runs_with_two_levels(500, seed=1)
+        best_s = optimal_interval_s(**run, minimum_interval_s=1e-9)
+        # Below it, saves queue for slots.
+        lowest_s = (run["stall_s"] + run["commit_s"]) / run["slots"] - run["stall_s"]
+        lowest_s = np.maximum(1e-9, lowest_s / (1.0 + run["tax_fraction"]))
+        found = [
+            expected_goodput(
+                work_s=np.inf, interval_s=np.maximum(lowest_s, best_s * factor), policy=SKIP, **run
+            )
+            for factor in (1.0, *np.geomspace(0.02, 50.0, 150))
+        ]
+        lost = 1.0 - found[0] / np.max(found, axis=0)
+        # Goodput jumps wherever another whole number of saves fits into a write to the durable level.
+        assert lost.mean() < 3e-4
+        assert lost.max() < 0.02
+
+    def test_a_batch_of_intervals_is_its_rows_one_by_one(self) -> None:
+        run = runs_with_two_levels(60, seed=2)
+        together_s = optimal_interval_s(**run, minimum_interval_s=1.0)
+        for row, found_s in enumerate(together_s.tolist()):
+            alone = {name: column[row : row + 1] for name, column in run.items()}
+            assert optimal_interval_s(**alone, minimum_interval_s=1.0).tolist() == [found_s]
+
     @pytest.mark.parametrize("durable_commit_s", [190.0, 600.0])
     def test_a_whole_number_of_saves_goes_into_a_writing_that_takes_longer(
         self, durable_commit_s: float
@@ -450,6 +474,30 @@ class TestBounds:
         sweep_s = np.append(np.maximum(50.0, best_s * np.geomspace(0.02, 50, 600)), best_s)
         found = expected_goodput(work_s=np.inf, interval_s=sweep_s, policy=SKIP, **run)
         assert found[-1] >= 0.99 * found.max()
+
+
+def runs_with_two_levels(num: int, seed: int) -> dict[str, Floats]:
+    """Runs with any slots and taxes, a third of them with live replicas; 0.1 to 100 % of their faults lose the fast level."""
+    draw = np.random.default_rng(seed)
+
+    def log(low: float, high: float) -> Floats:
+        return np.exp(draw.uniform(np.log(low), np.log(high), num))
+
+    mtbf_s, none, ones = log(600, 1e6), np.zeros(num), np.ones(num)
+    commit_s, durable = mtbf_s * log(1e-5, 0.1), log(1e-3, 1.0)
+    return {
+        "mtbf_s": mtbf_s,
+        "stall_s": mtbf_s * log(1e-5, 0.1),
+        "commit_s": commit_s,
+        "tax_fraction": draw.uniform(0, 0.9, num),
+        "slots": draw.integers(1, 5, num).astype(float),
+        "restart_s": mtbf_s * log(1e-4, 0.1),
+        "kind_share": np.column_stack([1.0 - durable, durable, none, none]),
+        "kind_fast_survival": np.column_stack([ones, none, ones, ones]),
+        "durable_every": draw.integers(1, 20, num).astype(float),
+        "durable_commit_s": np.maximum(commit_s, mtbf_s * log(1e-3, 3.0)),
+        "live_lag_s": np.where(draw.random(num) < 0.3, mtbf_s * log(1e-5, 0.01), np.inf),
+    }
 
 
 def random_runs(num: int, seed: int) -> dict[str, Floats]:
