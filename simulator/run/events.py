@@ -42,7 +42,7 @@ from simulator.run.renewal import Cycle
 from simulator.run.shares import Shares
 from simulator.run.state import RunResults, designs_of
 from simulator.run.way_back import WayBack
-from simulator.run.weibull import memory_factor
+from simulator.run.weibull import goodput_without_saves, memory_factor
 from simulator.table import Floats, Table
 from simulator.threads import num_parts, on_threads
 
@@ -157,6 +157,7 @@ def expected_goodput(**columns: Unpack[RunColumns]) -> Floats:
     """Returns work over expected wall time, `(n,)`; 0 for a run that never ends.
 
     Up-times with memory change it by the same factor as in a long run; in a run with few failures they have little effect.
+    Without saves it is exact.
 
     Raises:
         InputError: as `expected_ledger`.
@@ -169,6 +170,8 @@ def expected_goodput(**columns: Unpack[RunColumns]) -> Floats:
         goodput = runs.work_s / (up_time_s * (1.0 + apart_s / runs.mtbf_s))
         factor = memory_factor(runs, Shares.of(runs, course.way_back))
         goodput = np.minimum(1.0, goodput * factor ** -np.expm1(-up_time_s / runs.mtbf_s))
+        starts_over = ~runs.has_saves & ~runs.has_live_replicas
+        goodput = np.where(starts_over, goodput_without_saves(runs, apart_s), goodput)
     return np.where(np.isnan(goodput) & ~runs.is_unknown, 0.0, goodput)
 
 

@@ -18,6 +18,8 @@ With P1 and P2 the generating functions of the numbers of saves that an up-time 
     E[Q mod k] = (k - 1)/2 + sum of w/(1 - w) Phi(w) over the roots of unity w of order k but 1
 
 If stops keep all work, what they keep beyond the saves is spread over these; those that save durably also begin anew.
+
+Runs without saves are known exactly, whatever their length: `goodput_without_saves`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from simulator.run import renewal
 from simulator.run.columns import FOREVER_S, Runs
 from simulator.run.levels import saves_per_durable
 from simulator.run.shares import Shares, saved_ahead_share
-from simulator.run.up_time_law import committed_s, scale_s
+from simulator.run.up_time_law import committed_s, mean_within_s, scale_s
 from simulator.run.weibull_replicas import kept_by_replicas_s
 from simulator.table import Floats, Table
 
@@ -69,6 +71,16 @@ def memory_factor(runs: Runs, shares: Shares) -> Floats:
             memoryless = replace(some, weibull_shape=np.ones(len(rows)))
             factor[rows] = kept(some, of) / kept(memoryless, of)
     return factor
+
+
+def goodput_without_saves(runs: Runs, apart_s: Floats) -> Floats:
+    """Returns work over expected wall time of runs that start over after each interruption, `(n,)`.
+
+    An up-time lasts for all of the work F with probability S(F). So (1 - S)/S up-times before it do not, each with the time
+    `apart_s` to the next one, and all of them together take E[min(U, F)]/S.
+    """
+    lasts = np.exp(-((runs.work_s / scale_s(runs)) ** runs.weibull_shape))
+    return runs.work_s * lasts / (mean_within_s(runs, runs.work_s) + (1.0 - lasts) * apart_s)
 
 
 def _fast_s(runs: Runs, _: Shares) -> Floats:

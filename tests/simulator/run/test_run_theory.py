@@ -220,6 +220,45 @@ class TestX5Weibull:
         # The sum is cut at 200,000 terms; at shape 0.5 and an interval of 0.003 M that leaves 1e-14 of it.
         assert expected_goodput(**row) == pytest.approx(closed, rel=1e-6)
 
+    @pytest.mark.parametrize("shape", [0.5, 1.0, 1.5])
+    @pytest.mark.parametrize("work", [0.3, 3.0, np.inf])
+    def test_without_saves_a_run_needs_one_up_time_for_all_of_its_work(
+        self, shape: float, work: float
+    ) -> None:
+        # The others are as many as a geometric law says, and their mean length is the integral of the survival function.
+        scale = 1 / math.gamma(1 + 1 / shape)
+        lasts = math.exp(-((work / scale) ** shape))
+        up_time = float(quad(lambda age: math.exp(-((age / scale) ** shape)), 0.0, work)[0])
+        closed = work / (up_time / lasts + (1 / lasts - 1) * 0.01) if lasts else 0.0
+        run = {
+            "mtbf_s": 1e4,
+            "restart_s": 100.0,
+            "weibull_shape": shape,
+            "interval_s": np.inf,
+            "work_s": work * 1e4,
+        }
+        assert expected_goodput(**columns(**run)) == pytest.approx(closed, rel=1e-6)
+        if work < np.inf:
+            runs = simulate_runs(num_replications=4000, seed=3, **columns(**run))
+            played = runs.productive_s.sum() / runs.wall_s.sum()
+            # The number of up-times is geometric, so the length of a run deviates from its mean by up to that mean.
+            assert played == pytest.approx(closed, rel=4 / math.sqrt(4000))
+
+    @pytest.mark.parametrize("shape", [0.7, 1.5])
+    @pytest.mark.parametrize("survives", [0.0, 1.0])
+    def test_with_stops_that_keep_their_work_two_levels_have_the_goodput_of_replays(
+        self, shape: float, survives: float
+    ) -> None:
+        run: dict[str, Any] = {
+            "mtbf_s": 1e4, "interval_s": 1e3, "stall_s": 20.0, "commit_s": 60.0, "restart_s": 300.0, "work_s": 2e6,
+            "weibull_shape": shape, "kind_share": [0.2, 0.2, 0.0, 0.6], "kind_fast_survival": [1.0, 0.0, 0.0, survives],
+            "durable_every": 20, "durable_commit_s": 400.0,
+        }  # fmt: skip
+        row = columns(**run)
+        runs = simulate_runs(num_replications=200, seed=5, **row)
+        played = runs.productive_s.sum() / runs.wall_s.sum()
+        assert expected_goodput(**row)[0] == pytest.approx(played, abs=0.01)
+
     @pytest.mark.parametrize("shape", [0.5, 0.7, 1.5])
     @pytest.mark.parametrize(("apart", "interval"), [(1, 0.3), (4, 0.1), (10, 0.1), (200, 0.002)])
     def test_where_all_go_back_to_the_durable_level_its_saves_alone_count(
