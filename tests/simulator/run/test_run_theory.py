@@ -22,6 +22,7 @@ from simulator.run.events import (
     BackPressure,
     expected_goodput,
     expected_ledger,
+    expected_ledger_and_delays,
     optimal_interval_s,
     simulate_runs,
 )
@@ -345,6 +346,24 @@ class TestX12Ledger:
                 assert (values >= -1e-9 * row["mtbf_s"].reshape(values.shape)).all(), name
         share = expected_goodput(**row)
         assert ((share >= 0.0) & (share <= 1.0 + 1e-12)).all()
+
+    @pytest.mark.parametrize("factor", [2.0**-9, 2.0**9])
+    def test_no_expectation_depends_on_the_unit_of_time(self, factor: float) -> None:
+        row = random_runs(1000, seed=3)
+        other = {name: column * factor if name.endswith("_s") else column for name, column in row.items()}
+        (ledger, delays), (scaled, scaled_delays) = (
+            expected_ledger_and_delays(**one) for one in (row, other)
+        )
+        for name in ledger.names():
+            unit, share = (
+                (factor, wall_s(ledger)) if name.endswith("_s") else (1.0, ledger.num_failures + 1.0)
+            )
+            assert (np.abs(getattr(scaled, name) / unit - getattr(ledger, name)) < 1e-6 * share).all(), name
+        assert (np.abs(scaled_delays.share - delays.share) <= 1e-9).all()
+        assert scaled_delays.mean_s / factor == pytest.approx(delays.mean_s, rel=1e-6)
+        square_s2 = delays.variance_s2 + delays.mean_s**2
+        assert (np.abs(scaled_delays.variance_s2 / factor**2 - delays.variance_s2) <= 1e-6 * square_s2).all()
+        assert expected_goodput(**other) == pytest.approx(expected_goodput(**row), abs=1e-9)
 
     def test_expected_ledgers_are_near_the_means_of_random_runs(self) -> None:
         row = random_runs(600, seed=3)
