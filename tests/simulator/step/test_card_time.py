@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.domain.plan import Plan, Recompute
+from simulator.domain.plan import Plan, Recompute, Schedule
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
 from simulator.machine.network import scale_up_rate
@@ -22,7 +22,7 @@ from simulator.step.parts import Part
 from simulator.step.shard_passes import shards_s
 from simulator.step.step import StepParts, simulate_step, step_parts
 from simulator.traffic.layer_collectives import CORE_SHARE
-from simulator.traffic.stage_sends import send_card_s
+from simulator.traffic.stage_sends import send_card_s, send_s
 from tests.simulator.builders import changed, gpt, job_of, plan_of, table_of, training
 
 CARD_BYTES_PER_S = 50e9 * 0.96
@@ -149,6 +149,36 @@ def test_gradients_wait_for_the_traffic_of_the_pass_they_travel_beside(
     tensor_s = num_rings * 15 / 16 * 2 * 4096 * 8192 / (8 * CARD_BYTES_PER_S)
     expected_s = ring_s[0] + 7 / 8 * tensor_s
     assert np.asarray(shared["gradient_sync_s"])[0, 0] == pytest.approx(expected_s, rel=rel)
+
+
+@pytest.mark.parametrize(
+    ("virtual", "schedule", "num_rings"),
+    [
+        (2, Schedule.ONE_F_ONE_B, 322 + 483),
+        (1, Schedule.ZB_H1, 322 + 322),  # nothing is gathered again for gradients of weights that come later
+        (1, Schedule.ONE_F_ONE_B, 0),  # the stage stands still for its sends
+    ],
+)
+def test_sends_beside_passes_share_the_cards_for_as_long_as_these_use_them(
+    virtual: int, schedule: Schedule, num_rings: int
+) -> None:
+    plan = plan_of(tensor=16, pipeline=4, virtual=virtual, data=2, schedule=schedule)
+    rank, made = rank_of(DENSE, plan), parts_of(DENSE, plan).pipeline
+    # Four rings over eight cards forward in each of 80 layers, four or six backward, and those of the two ends.
+    tensor_s = num_rings * 15 / 16 * 2 * 4096 * 8192 / (8 * CARD_BYTES_PER_S)
+    passes_s = sum(np.asarray(made[name]).sum() for name in ("chunk_forward_s", "chunk_backward_s"))
+    beside_s = np.asarray(made["send_s"]) - send_s(rank)
+    assert beside_s == pytest.approx(tensor_s / passes_s * send_card_s(rank), rel=1e-6)
+
+
+def test_as_many_sends_leave_a_node_as_stages_have_ranks_astride_of_one() -> None:
+    workload = training(gpt(num_layers=24, hidden_size=1024, num_heads=8, vocabulary_size=1024))
+    for pipeline, stage in product((2, 3, 4, 6), range(1, 14)):
+        rank = rank_of(workload, plan_of(pipeline=pipeline, data=stage))
+        nodes = np.arange(pipeline * stage).reshape(pipeline, stage) // 8
+        num_far = (nodes[1:] != nodes[:-1]).any(axis=1).sum()
+        whole_s = 2 * rank.tokens[0] * 1024 / rank.links.far_send_bytes_per_s[0]
+        assert send_card_s(rank)[0] == pytest.approx(num_far / (pipeline - 1) * whole_s)
 
 
 def shared_s(part_s: float, own_s: float, other_s: float) -> float:
