@@ -262,19 +262,20 @@ class TestX5Weibull:
 
     @pytest.mark.parametrize("shape", [0.5, 0.7, 1.5])
     @pytest.mark.parametrize(("apart", "interval"), [(1, 0.3), (4, 0.1), (10, 0.1), (200, 0.002)])
+    @pytest.mark.parametrize("stall", [0.0, 0.5])
     def test_where_all_go_back_to_the_durable_level_its_saves_alone_count(
-        self, shape: float, apart: int, interval: float
+        self, shape: float, apart: int, interval: float, stall: float
     ) -> None:
         # Each up-time begins at a durable save, and every k-th of its saves is durable d after its stall: one level with k tau
-        # between saves, k tau sum_j S(j k tau + d) / (M + R). Classes of numbers of saves are within 0.12 points of that.
+        # between saves, k tau sum_j S(j k (tau + s) + d) / (M + R). Classes of numbers of saves are within 0.12 points of that.
         mtbf_s, scale_s = 1e4, 1e4 / math.gamma(1 + 1 / shape)
         tau, written_s = interval * mtbf_s, 300.0
-        ages_s = apart * tau * np.arange(1, 4000) + written_s
+        ages_s = apart * (tau + stall * tau) * np.arange(1, 4000) + written_s
         closed = apart * tau * np.exp(-((ages_s / scale_s) ** shape)).sum() / (mtbf_s + 100.0)
         row = columns(
-            work_s=np.inf, mtbf_s=mtbf_s, interval_s=tau, stall_s=0.0, commit_s=0.0, restart_s=100.0, weibull_shape=shape,
-            kind_share=[0.0, 1.0, 0.0, 0.0], kind_fast_survival=[1.0, 0.0, 0.0, 1.0], durable_every=apart,
-            durable_commit_s=written_s,
+            work_s=np.inf, mtbf_s=mtbf_s, interval_s=tau, stall_s=stall * tau, commit_s=0.0, restart_s=100.0,
+            weibull_shape=shape, kind_share=[0.0, 1.0, 0.0, 0.0], kind_fast_survival=[1.0, 0.0, 0.0, 1.0],
+            durable_every=apart, durable_commit_s=written_s,
         )  # fmt: skip
         assert expected_goodput(**row) == pytest.approx(closed, abs=0.002)
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.domain.lora import ATTENTION_PRODUCTS, AdaptedProduct, Lora
 from simulator.domain.plan import Plan, Recompute, Schedule
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
@@ -109,6 +110,34 @@ class TestCardTime:
         plans = [plan_of(expert=64, data=64, recompute=choice) for choice in (Recompute.NONE, Recompute.FULL)]
         forward_s, backward_s = parts_card_s(rank_of(ROUTED, *plans), [Part.EXPERT])[0]
         assert backward_s[1] == pytest.approx(backward_s[0] + forward_s[0])
+
+    def test_a_recomputed_block_sends_what_enters_and_leaves_it_and_its_adapters_again(self) -> None:
+        def card_s(targets: tuple[AdaptedProduct, ...], recompute: Recompute) -> tuple[float, float]:
+            lora = Lora(rank=64, targets=targets) if targets else None
+            workload = changed(DENSE, lora=lora, recompute_modules=("mlp",))
+            plan = plan_of(tensor=16, data=4, recompute=recompute)
+            forward_s, backward_s = parts_card_s(rank_of(workload, plan), [Part.DENSE])[0]
+            return float(forward_s[0]), float(backward_s[0])
+
+        (plain_s, _), (of_attention_s, _), (of_all_s, backward_s) = (
+            card_s(targets, Recompute.NONE) for targets in ((), ATTENTION_PRODUCTS, tuple(AdaptedProduct))
+        )
+        _, with_again_s = card_s(tuple(AdaptedProduct), Recompute.SELECTIVE)
+        # One of the two blocks, and the adapters that are not those of attention.
+        assert with_again_s - backward_s == pytest.approx(plain_s / 2 + of_all_s - of_attention_s)
+        assert of_all_s > of_attention_s > plain_s
+
+    @pytest.mark.parametrize(("recompute", "num_again"), [(Recompute.NONE, 0), (Recompute.FULL, 3)])
+    def test_a_module_of_token_prediction_adds_its_look_up_and_projection_to_a_layer(
+        self, recompute: Recompute, num_again: int
+    ) -> None:
+        rank = rank_of(ROUTED, plan_of(tensor=16, expert=8, data=8, recompute=recompute))
+        layer_s, module_s = parts_card_s(rank, [Part.EXPERT, Part.MODULE])
+        ring_s = 15 / 16 * 2 * 4096 * 7168 / (8 * CARD_BYTES_PER_S)
+        # The look-up leaves by a scatter. Two hidden states are gathered in front of the projection and one behind it; backward
+        # their gradients take the same ways, and the inputs are gathered again. Recomputation does not repeat the look-up.
+        assert module_s[0][0] - layer_s[0][0] == pytest.approx((1 + 2 + 1) * ring_s)
+        assert module_s[1][0] - layer_s[1][0] == pytest.approx((1 + 2 + 1 + 2 + num_again) * ring_s)
 
     def test_what_stays_in_a_node_needs_no_card(self) -> None:
         near = rank_of(DENSE, plan_of(tensor=8, data=8), plan_of(tensor=2, context=4, data=8))
