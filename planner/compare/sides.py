@@ -19,6 +19,7 @@ from planner.explain.runnable_plan import plan_that_runs
 from planner.input.plan_input import read_plan
 from planner.input.yaml_text import FILE_SUFFIXES
 from planner.job.file import load_job
+from planner.recommended.answered_job import other_job
 from planner.recommended.output import ANSWER_FILE, JOB_FILE
 from planner.recommended.recommendation import Design, Recommendation
 from planner.recommended.study_facts import ANSWER, check_not_merged, job_of, stored_answer
@@ -112,7 +113,10 @@ def _answered(text: str, path: Path) -> Side:
     if not job_file.is_file():
         written = "the job file that `capplan recommend --output DIR` writes next to it"
         raise _problem(text, f"{job_file} is missing: an answer needs {written}")
-    return _with_answer(text, _resolved_job(job_file), answer)
+    job = _resolved_job(job_file)
+    if strange := other_job(job, answer):
+        raise _problem(text, f"{path.name} {strange}, which is in {job_file}: take both files of one answer")
+    return _with_answer(text, job, answer)
 
 
 def _resolved_job(path: Path) -> Job:

@@ -116,6 +116,13 @@ class DesignCloud:
         bits = sum(1 << EXCESS_NAMES.index(name) for name in UNCHANGEABLE)
         return np.asarray((self.broken & bits) == 0)
 
+    def has(self, design_id: int, days: float, cost_usd: float) -> bool:
+        """Returns whether a design is there with these figures."""
+        is_it = (
+            (self.design_id == design_id) & np.isclose(self.days, days) & np.isclose(self.cost_usd, cost_usd)
+        )
+        return bool(is_it.any())
+
     def take(self, rows: NDArray[np.intp]) -> DesignCloud:
         """Returns the chosen rows."""
         return replace(

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from planner.input.arguments import path_given
+from planner.recommended.answered_job import other_job
 from planner.recommended.output import ANSWER_FILE, JOB_FILE
 from planner.recommended.recommendation import Recommendation
 from planner.recommended.study_facts import ANSWER, check_not_merged, job_of, stored_answer
@@ -19,6 +20,8 @@ from studies.files.journal import Journal
 from studies.progress import Report as Told
 from studies.progress import ignore
 from studies.tracking.recording import DESIGN_TABLE
+
+_TAKE_ALL = "take all files of one answer"
 
 
 def report_of_study(path: str | Path, progress: Told = ignore) -> DrawnReport:
@@ -42,7 +45,7 @@ def report_of_folder(folder: Path, progress: Told = ignore) -> DrawnReport:
     """Returns the report of what `capplan recommend --output` wrote; `progress` as in `report_of_study`.
 
     Raises:
-        InputError: a file is missing or not of this version.
+        InputError: a file is missing, not of this version, or of another answer.
     """
     try:
         job = Job.model_validate_json((folder / JOB_FILE).read_bytes())
@@ -54,7 +57,14 @@ def report_of_folder(folder: Path, progress: Told = ignore) -> DrawnReport:
         raise _problem(
             folder, "holds no answer of this version of capplan: run capplan recommend again"
         ) from None
-    return build_report(job, answer, cloud_of_table(folder / DESIGN_TABLE), progress)
+    if strange := other_job(job, answer):
+        raise _problem(folder, f"{ANSWER_FILE} {strange}, which is in {JOB_FILE}: {_TAKE_ALL}")
+    cloud = cloud_of_table(folder / DESIGN_TABLE)
+    best = answer.recommendation
+    if best and not cloud.has(best.design_id, best.time_to_train_days, best.cost_usd):
+        rule = f"{DESIGN_TABLE} lacks the recommended design of {ANSWER_FILE} with its figures: {_TAKE_ALL}"
+        raise _problem(folder, rule)
+    return build_report(job, answer, cloud, progress)
 
 
 def _problem(folder: Path, rule: str) -> InputError:

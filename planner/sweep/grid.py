@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -27,7 +27,7 @@ from planner.one_design.plan_saves import without_interval
 from planner.sweep.fastest_layout import fastest_layout
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
-from simulator.domain.offer import GpuRange
+from simulator.domain.offer import MOST_GPUS, GpuRange
 from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.errors import InputError, Problem
 
@@ -47,7 +47,7 @@ class Sweep(Filed):
     """A job as in a job file, or the path of one, relative to this file. Its limits are not applied."""
     axes: dict[str, tuple[object, ...]] = Field(default={})
     """Fields of the job, written as for `--set`, and the values that each one takes."""
-    num_gpus: tuple[PositiveInt, ...] = Field(min_length=1)
+    num_gpus: tuple[Annotated[PositiveInt, Field(le=MOST_GPUS)], ...] = Field(min_length=1)
     """Sizes of the cluster; every offer is tried at every size."""
     checkpoint_schemes: tuple[CheckpointScheme, ...] = Field(min_length=1)
     """Checkpoint schemes."""

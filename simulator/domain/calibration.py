@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from simulator.accuracy.step_error import ALIKE, Sides
 from simulator.domain.hardware import CAST_FORMATS, Precision
@@ -82,6 +82,10 @@ _MOST_ROWS = 10**9
 _Number = Annotated[int, Field(gt=0, le=_MOST_ROWS)]
 _LogDeviation = Annotated[float, Field(ge=0, le=50)]
 """Deviation of a ratio of times: the ratio of any two times ever measured is below e^50."""
+_Bias = Annotated[float, Field(ge=-1, le=5e21)]
+"""Ratio of two times, minus one, within the same range: e^50 is 5e21."""
+_Error = Annotated[float, Field(ge=0, le=5e21)]
+"""Size of such an error."""
 
 
 class CalibratedConstant(Record):
@@ -133,9 +137,9 @@ class StepResiduals(Record):
     """Whether the models were mixtures of experts."""
     num_configurations: _Number
     """Measured configurations."""
-    mean_absolute_error_fraction: NonNegativeFloat
+    mean_absolute_error_fraction: _Error
     """Mean absolute error, simulated over measured, minus one."""
-    bias_fraction: float
+    bias_fraction: _Bias
     """Mean error with its sign."""
     shared_log_deviation: _LogDeviation
     """Standard deviation of ln(true / simulated) that all designs on this accelerator share."""
@@ -172,11 +176,11 @@ class Calibration(Record):
     """Distinct configurations among them."""
     num_left_out: int = Field(default=0, ge=0, le=_MOST_ROWS)
     """Rows that could not be used."""
-    error_before_fraction: NonNegativeFloat
+    error_before_fraction: _Error
     """Mean absolute error with published constants."""
-    error_after_fraction: NonNegativeFloat
+    error_after_fraction: _Error
     """Mean absolute error with these constants."""
-    error_left_out_fraction: NonNegativeFloat
+    error_left_out_fraction: _Error
     """Mean absolute error with constants fitted without the configuration."""
     constants: tuple[CalibratedConstant, ...] = Field(max_length=1000)
     """The fitted constants; all others keep their published values."""

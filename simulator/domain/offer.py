@@ -13,6 +13,9 @@ from simulator.record import Record
 MOST_COMMITMENT_DAYS = 3_660.0
 """Ten years: longer than any rental commitment."""
 
+MOST_GPUS = 1_000_000
+"""More accelerators than any cluster has."""
+
 
 class Estimate(Record):
     """A real-world figure with uncertainty."""
@@ -34,9 +37,9 @@ class Estimate(Record):
 class GpuRange(Record):
     """Allowed numbers of accelerators."""
 
-    min: PositiveInt = Field(le=1_000_000)
+    min: PositiveInt = Field(le=MOST_GPUS)
     """Fewest."""
-    max: PositiveInt = Field(le=1_000_000)
+    max: PositiveInt = Field(le=MOST_GPUS)
     """Most, without spares."""
 
     @model_validator(mode="after")

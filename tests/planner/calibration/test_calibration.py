@@ -238,6 +238,18 @@ def test_a_broken_file_is_one_error_with_its_field(
         ("constants", "log_deviation", 1e300, r"constants\[0\].log_deviation = 1e\+300: must be at most 50"),
         (
             "residuals",
+            "mean_absolute_error_fraction",
+            1e308,
+            r"residuals\[0\].mean_absolute_error_fraction = 1e\+308: must be at most 5e\+21",
+        ),
+        (
+            "residuals",
+            "bias_fraction",
+            -1e308,
+            r"residuals\[0\].bias_fraction = -1e\+308: must be at least -1",
+        ),
+        (
+            "residuals",
             "interval_log_half_width",
             800.0,
             r"residuals\[0\].interval_log_half_width = 800: must be",

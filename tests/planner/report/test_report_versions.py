@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from planner.cli.commands import main
+from planner.compare.sides import read_side
 from planner.report.files import write_page
 from planner.report.sources import report_of_folder
+from simulator.errors import InputError
 from studies.files.identity import hash_of, study_hash
 from studies.files.journal import Journal
 from studies.files.store import StudyStore
@@ -44,6 +48,45 @@ def test_a_folder_of_another_version_is_one_clear_error(
     assert out == ""
     assert err.count("holds no answer of this version of capplan: run capplan recommend again") == 1
     assert not (tmp_path / "page.html").exists()
+
+
+def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """The folder of the answer, with another `recommendation.json`."""
+    copy = folder / "changed"
+    shutil.copytree(answered(), copy)
+    file = copy / "recommendation.json"
+    answer = json.loads(file.read_text())
+    change(answer)
+    file.write_text(json.dumps(answer))
+    return copy
+
+
+MIXED: dict[str, Callable[[dict[str, Any]], object]] = {
+    r"answers job other, not job llama-8b": lambda answer: answer.update(job="other"),
+    r"has the objectives cost, and job llama-8b has time_to_train, cost": lambda answer: answer.update(
+        objectives=["cost"]
+    ),
+    r"as offers\[7\], which job llama-8b does not offer": lambda answer: answer["recommendation"][
+        "plan"
+    ].update(offer=7),
+    r"uses gaudi3 in": lambda answer: answer["front"][0].update(accelerator="gaudi3"),
+    r"in nowhere as offers": lambda answer: answer["recommendation"].update(region="nowhere"),
+}
+
+
+@pytest.mark.parametrize("rule", MIXED)
+def test_an_answer_beside_the_job_of_another_one_is_refused(rule: str, tmp_path: Path) -> None:
+    folder = changed(tmp_path, MIXED[rule])
+    with pytest.raises(InputError, match=rf"recommendation\.json .*{rule}"):
+        report_of_folder(folder)
+    with pytest.raises(InputError, match=rf"recommendation\.json .*{rule}"):
+        read_side(str(folder))
+
+
+def test_a_table_of_another_answer_is_refused(tmp_path: Path) -> None:
+    folder = changed(tmp_path, lambda answer: answer["recommendation"].update(cost_usd=1.0))
+    with pytest.raises(InputError, match=r"designs\.parquet lacks the recommended design"):
+        report_of_folder(folder)
 
 
 @pytest.fixture(scope="module")

@@ -289,6 +289,13 @@ def test_a_field_of_several_types_is_named_once_with_what_each_wants(tmp_path: P
     ]
 
 
+def test_a_size_that_no_offer_can_have_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text("job: {}\nnum_gpus: [8, 1000008]\ncheckpoint_schemes: [sync]\n")
+    with pytest.raises(InputError, match=r"num_gpus\[1\] = 1000008: must be at most 1000000"):
+        load_sweep(file)
+
+
 def test_a_grid_that_would_take_days_is_refused() -> None:
     sweep = sweep_with(num_gpus=range(8, 8008, 8), axes={"workload.tokens": [*range(1, 200)]})
     with pytest.raises(InputError, match=r"axes = 199,000 points: must make at most 100,000 points"):
