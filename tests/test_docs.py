@@ -31,6 +31,7 @@ NO_MODEL = {
     "simulator.domain.hardware.LEAST_BYTES_PER_S": "what is taken for a mistake in a figure",
     "simulator.domain.hardware.MOST_PUE": "what is taken for a mistake in a figure",
     "simulator.domain.hardware.NEARLY_ALIKE": "which words are taken for mistakes",
+    "simulator.domain.offer.MOST_GPUS": "what is taken for a mistake in a figure",
     "simulator.domain.reliability.MOST_S": "what is taken for a mistake in a figure",
     "simulator.layout.model_states.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface.shape": "how other files are read",

@@ -16,7 +16,7 @@ from simulator.domain.job import Job
 from studies.files.design_log import DesignLog
 from studies.files.design_parts import PARTS
 from studies.progress import Report
-from studies.tracking.recording import PICTURE_FOLDER, Recording
+from studies.tracking.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.tracking.store_address import DEFAULT_FILE
 from studies.tracking.tracker import StudyTracker
 
@@ -39,6 +39,8 @@ class Destination:
     ) -> Recommendation:
         """Writes the files of an answer and sends everything to MLflow.
 
+        An answer that was interrupted before any design was simulated leaves the requested folder empty.
+
         Args:
             answer: the answer.
             recording: recording of the study that gave it.
@@ -52,7 +54,8 @@ class Destination:
             InputError: the page or a picture cannot be written.
             StudyError: the design table cannot be written.
         """
-        folder = self.output or self.scratch
+        is_empty = answer.status == "interrupted" and answer.num_evaluated == 0
+        folder = self.scratch if is_empty else self.output or self.scratch
         files = [write_job(self.job, folder), *write_answer(answer, folder, self.front_format)]
         drawn = report_of_log(self.job, answer, log, progress) if log is not None else None
         pictures = []
@@ -61,7 +64,9 @@ class Destination:
             pictures = write_pictures(drawn, self.scratch / PICTURE_FOLDER, "png") if self.tracker else []
         finish(recording, answer, files, pictures)
         answer = self._with_record(answer, recording)
-        if self.output is not None:
+        if self.output is not None and is_empty:  # so that the same command can be run again
+            (self.output / DESIGN_TABLE).unlink(missing_ok=True)
+        elif self.output is not None:
             write_answer(answer, folder, self.front_format)
             if drawn is not None:  # again, now that it is known where the study is recorded
                 write_page(drawn.answering(answer), folder / PAGE_FILE)

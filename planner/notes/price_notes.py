@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from planner.text import human
 from simulator import catalog
 from simulator.domain.job import Job
 from simulator.domain.offer import Estimate, Offer
 from simulator.errors import CatalogError
 
 FAR_FACTOR = 3.0
-"""How far outside the range of the catalogue a rent is told."""
+"""How far outside the figures of the catalogue a price is told. A node of eight at the price of one GPU is farther."""
 UNLIKE_FRACTION = 0.25
 """Change of the ratio of two rents, from the catalogue's middle to one vendor, from which on it is told."""
 MOST_VENDORS = 3
@@ -24,16 +25,34 @@ def price_notes(job: Job) -> Iterator[str]:
     yield from _unlike_vendors(job)
 
 
-def _far_off(offer: Offer) -> Iterator[str]:
-    name, rent, known = offer.accelerator.id, offer.rent_usd_per_gpu_hour, _catalog_rent(offer)
-    if rent is None or known is None or offer.price_source != "user":
-        return
-    low, high = known[0].low, known[0].high
-    if not low / FAR_FACTOR <= rent.mid <= high * FAR_FACTOR:
+def far_rent(accelerator: str, usd_per_gpu_hour: float) -> Iterator[str]:
+    """Yields a note if a rent of the user is far outside the catalogue's range for this accelerator."""
+    known = _catalog_rent(accelerator)
+    if known and not known[0].low / FAR_FACTOR <= usd_per_gpu_hour <= known[0].high * FAR_FACTOR:
+        low, high = known[0].low, known[0].high
         yield (
-            f"The rent of {name}, {rent.mid:.3g} USD per GPU-hour, is far outside the catalogue's {low:.3g} to {high:.3g}: "
-            "is it the price of one GPU for one hour?"
+            f"The rent of {accelerator}, {usd_per_gpu_hour:.3g} USD per GPU-hour, is far outside the catalogue's {low:.3g} to "
+            f"{high:.3g}: is it the price of one GPU for one hour?"
         )
+
+
+def far_node_price(node: str, usd: float) -> Iterator[str]:
+    """Yields a note if a price of the user for a node is far from the catalogue's."""
+    known = catalog.node(node).purchase_usd if node in catalog.names(catalog.Kind.NODES) else None
+    if known and not known / FAR_FACTOR <= usd <= known * FAR_FACTOR:
+        yield (
+            f"The price of a node {node}, {human.digits(usd)} USD, is far from the catalogue's {known:,.0f}: is it that of a "
+            "whole node?"
+        )
+
+
+def _far_off(offer: Offer) -> Iterator[str]:
+    if offer.price_source != "user":
+        return
+    if offer.rent_usd_per_gpu_hour is not None:
+        yield from far_rent(offer.accelerator.id, offer.rent_usd_per_gpu_hour.mid)
+    if offer.purchase_usd_per_node is not None:
+        yield from far_node_price(offer.node.id, offer.purchase_usd_per_node.mid)
 
 
 def _unlike_vendors(job: Job) -> Iterator[str]:
@@ -74,13 +93,13 @@ def _are_unlike(prices: Sequence[float], middle: Sequence[float]) -> bool:
 
 def _rent_of_catalog(offer: Offer) -> Estimate | None:
     """The rent of an offer, if it comes from the catalogue and not from a contract or a user's list."""
-    known = _catalog_rent(offer)
+    known = _catalog_rent(offer.accelerator.id)
     is_from_catalog = known is not None and (offer.rent_usd_per_gpu_hour, offer.price_source) == known
     return offer.rent_usd_per_gpu_hour if is_from_catalog else None
 
 
-def _catalog_rent(offer: Offer) -> tuple[Estimate, str] | None:
+def _catalog_rent(accelerator: str) -> tuple[Estimate, str] | None:
     try:
-        return catalog.rent(offer.accelerator.id)
+        return catalog.rent(accelerator)
     except CatalogError:
         return None

@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from planner.notes.price_notes import far_node_price, far_rent
 from planner.purchase.fleet import Fleet
 from planner.purchase.plan import ScheduledRun
 from planner.purchase.ways import document_of
 from planner.text import human
+from simulator import catalog
 
 LEAST_SLACK_FRACTION = 0.15
 """Slack before a deadline, as a share of a run's length, below which a note is shown (choice): one run in twenty of the typical
@@ -47,7 +49,13 @@ def notes_of(fleet: Fleet, folder: Path) -> tuple[str, ...]:
         fleet: jobs and offers.
         folder: where paths of job files start.
     """
-    return (*_budgets(fleet, folder), *_idle_shares(fleet), *_late_offers(fleet), *_repeated_offers(fleet))
+    return (
+        *_budgets(fleet, folder),
+        *_idle_shares(fleet),
+        *_far_prices(fleet),
+        *_late_offers(fleet),
+        *_repeated_offers(fleet),
+    )
 
 
 def _budgets(fleet: Fleet, folder: Path) -> Iterator[str]:
@@ -70,6 +78,17 @@ def _idle_shares(fleet: Fleet) -> Iterator[str]:
             f"ownership.utilization_fraction ({share}) is ignored except for the carbon of rented nodes: bought nodes count "
             "for every hour from their delivery, used or not"
         )
+
+
+def _far_prices(fleet: Fleet) -> Iterator[str]:
+    """Prices in another unit, such as that of one GPU for a node."""
+    for offer in fleet.offers:
+        rents = [terms.usd_per_gpu_hour for terms in (offer.reserve, offer.rent) if terms]
+        for rent in dict.fromkeys(rents):
+            yield from far_rent(offer.accelerator, rent)
+        node = offer.node or catalog.default_node(offer.accelerator).id
+        if offer.buy and isinstance(node, str):
+            yield from far_node_price(node, offer.buy.usd_per_node)
 
 
 def _late_offers(fleet: Fleet) -> Iterator[str]:

@@ -157,6 +157,15 @@ def test_an_interrupted_study_answers_with_the_best_so_far(job: Job, uri: str) -
     assert run.data.metrics["num_evaluated"] == answer.num_evaluated == answer.mlflow.num_designs
 
 
+def test_a_folder_of_an_answer_that_was_interrupted_before_any_design_can_be_used_again(
+    job: Job, tmp_path: Path
+) -> None:
+    answer = answer_to(job, output=tmp_path, should_stop=lambda: True)
+    assert (answer.status, answer.num_evaluated) == ("interrupted", 0)
+    assert list(tmp_path.iterdir()) == []
+    assert answer_to(job, output=tmp_path, with_report=False).status == "recommended"
+
+
 @pytest.mark.parametrize(
     "name", ["recommendation.json", "front.csv", "front.parquet", "job.json", "report.html"]
 )

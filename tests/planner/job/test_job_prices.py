@@ -140,3 +140,9 @@ class TestWhatToMind:
         # Catalogue: 2.65 to 7.94; a third and three times are 0.88 and 23.8.
         notes = list(price_notes(job_with({**H100_RENTED, "rent_usd_per_gpu_hour": rent})))
         assert [note.startswith("The rent of h100-sxm5-80gb") for note in notes] == [True] * is_far
+
+    @pytest.mark.parametrize(("usd", "is_far"), [(34e3, True), (91e3, False), (800e3, False), (3e6, True)])
+    def test_a_price_of_a_node_far_from_that_of_the_catalogue_is_told(self, usd: float, is_far: bool) -> None:
+        # Catalogue: 270,000 to 296,644 for eight H100, so 34,000 is the price of one.
+        notes = list(price_notes(job_with({**H100_BOUGHT, "purchase_usd_per_node": usd})))
+        assert [note.endswith("is it that of a whole node?") for note in notes] == [True] * is_far

@@ -492,6 +492,16 @@ def test_the_answer_names_runs_without_slack() -> None:
     assert "second (" in " ".join(plan_purchase(fleet_with(offer(rent=RENT), jobs=tight)).notes)
 
 
+def test_prices_in_another_unit_are_told() -> None:
+    # Per hour of a node, and of one GPU, of which a node has eight.
+    node_hour, one_gpu = {**RENT, "usd_per_gpu_hour": 28.0}, {**BUY, "usd_per_node": 31e3}
+    rent, price = notes_on(offer(rent=node_hour, reserve=RESERVE, buy=one_gpu))
+    assert rent.startswith("The rent of h100-sxm5-80gb, 28 USD per GPU-hour, is far outside")
+    assert price.startswith("The price of a node dgx-h100, 31,000 USD, is far from the catalogue's 270,000")
+    own = {"name": "own", "num_accelerators": 8}
+    assert notes_on(offer(node=own, buy=one_gpu)) == ()
+
+
 def test_offers_that_come_after_the_last_deadline_are_named() -> None:
     late = offer(
         rent=RENT, buy={**BUY, "first_delivery_day": 100}, reserve={**RESERVE, "first_start_day": 400}
