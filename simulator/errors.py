@@ -22,6 +22,8 @@ from simulator.argument_names import Names, told
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """System errors that mean a full disk, quota or file."""
+MOST_SHOWN = 50
+"""Most problems in one message; a wrong list may have thousands, of one kind."""
 
 
 class CapplanError(Exception):
@@ -57,12 +59,17 @@ class Problem:
 
 
 class InputError(CapplanError):
-    """A user's input breaks one or more rules; `problems` lists all of them, and `source` names the input."""
+    """A user's input breaks one or more rules: `problems` lists all of them, the message at most `MOST_SHOWN`.
+
+    `source` names the input.
+    """
 
     def __init__(self, problems: list[Problem], source: str = "") -> None:
         self.problems = tuple(problems)
         self.source = source
-        lines = "\n".join(f"  {problem}" for problem in problems)
+        lines = "\n".join(f"  {problem}" for problem in problems[:MOST_SHOWN])
+        if len(problems) > MOST_SHOWN:
+            lines += f"\n  and {len(problems) - MOST_SHOWN:,} more"
         where = f"{source}: " if source else ""
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         super().__init__(f"{where}{count}\n{lines}")

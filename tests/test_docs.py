@@ -33,6 +33,7 @@ NO_MODEL = {
     "simulator.domain.hardware.NEARLY_ALIKE": "which words are taken for mistakes",
     "simulator.domain.offer.MOST_GPUS": "what is taken for a mistake in a figure",
     "simulator.domain.reliability.MOST_S": "what is taken for a mistake in a figure",
+    "simulator.errors.MOST_SHOWN": "how much a message shows",
     "simulator.layout.model_states.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface.shape": "how other files are read",
     "simulator.step.timeline": "longest timeline",

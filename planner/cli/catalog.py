@@ -45,7 +45,7 @@ def _names_of_kind(context: click.Context, _: click.Parameter, incomplete: str) 
 )
 def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """List the kinds (accelerators, rents, ...), the entries of a KIND, or every figure of the entry NAME with its source."""
-    from planner.cli.terminal.output import rendered, write
+    from planner.cli.terminal.output import UNWRAPPED, rendered, write
     from planner.views import catalog_view
     from simulator.catalog import Kind, overlaid, read_own_figures
 
@@ -54,4 +54,5 @@ def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Pat
         if as_json:
             write(catalog_view.as_json(chosen, name))
             return
-        write(rendered(lambda console: catalog_view.show(chosen, name, console)))
+        shown = rendered(lambda console: catalog_view.show(chosen, name, console), piped_width=UNWRAPPED)
+        write(shown)

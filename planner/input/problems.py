@@ -34,7 +34,7 @@ _RULES = {
     "int_type": _WHOLE_NUMBER,
     "int_parsing": _WHOLE_NUMBER,
     "int_from_float": _WHOLE_NUMBER,
-    "int_parsing_size": "is too large",
+    "int_parsing_size": "has too many digits",
     "bool_type": _TRUTH,
     "bool_parsing": _TRUTH,
     "string_type": "must be text; put it in quotes",

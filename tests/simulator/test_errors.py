@@ -25,3 +25,14 @@ def test_an_input_error_of_another_process_is_the_one_that_was_raised(
     assert type(other) is kind
     assert str(other) == str(error) == "job.yaml: 2 problems\n  site: is missing\n  is empty"
     assert (other.problems, other.source) == (tuple(problems), "job.yaml")
+
+
+def test_a_message_of_thousands_of_problems_shows_the_first_ones_and_how_many_there_are() -> None:
+    problems = [Problem(path=f"axes[{index}]", value="x", rule="must be a number") for index in range(1_234)]
+    error = InputError(problems, "sweep.yaml")
+    first, *lines = str(error).splitlines()
+    assert first == "sweep.yaml: 1234 problems"
+    assert lines[-2:] == ["  axes[49] = x: must be a number", "  and 1,184 more"]
+    assert len(lines) == 51
+    assert len(error.problems) == 1_234
+    assert len(str(InputError(problems[:50])).splitlines()) == 51

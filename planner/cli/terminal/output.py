@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Width of text for a file or a pipe, in columns."""
+UNWRAPPED = 10_000
+"""Width for tables whose rows are to stay whole in a file or a pipe, where other programs read them line by line."""
 WIDEST_TERMINAL = 120
 """Most columns that are used of a terminal; longer lines are hard to read."""
 VERBOSE = "capplan.verbose"
@@ -43,12 +45,12 @@ def tell_timeline(file: Path, holds: str = "") -> None:
     click.echo(f"Timeline: {file} ({f'{holds}; {way}' if holds else way})", err=True)
 
 
-def rendered(show: Callable[[Console], None]) -> str:
-    """Returns what `show` writes: in colour if stdout is a terminal, otherwise without trailing blanks."""
+def rendered(show: Callable[[Console], None], *, piped_width: int = WIDTH) -> str:
+    """Returns what `show` writes: in colour if stdout is a terminal, otherwise so wide and without trailing blanks."""
     from rich.console import Console
 
     console = Console(markup=False, highlight=False, emoji=False)
-    console.width = min(console.width, WIDEST_TERMINAL) if console.is_terminal else WIDTH
+    console.width = min(console.width, WIDEST_TERMINAL) if console.is_terminal else piped_width
     with _to_stdout(), console.capture() as capture:  # writes nothing to stdout, but flushes it
         show(console)
     text = capture.get()
