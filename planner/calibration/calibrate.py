@@ -25,6 +25,7 @@ from planner.calibration.fitting import Plane, best_settled, damped, log_deviati
 from planner.calibration.residuals import residuals_of
 from planner.calibration.rows import MOST_NAMED, UsableRows, usable_rows
 from planner.calibration.steps import MeasuredSteps
+from planner.calibration.table import check_date
 from planner.calibration.unknowns import MEASUREMENT_SCATTER, Unknown, prior_of, unknowns_of
 from planner.input.arguments import path_given
 from planner.text.human import percent, signed_percent
@@ -64,6 +65,7 @@ def calibrate(
             rows that determine no constant, or rows that no constants come close to.
     """
     path = path_given(measured)
+    check_date(date)
     rows = usable_rows(path, accelerator)
     steps = rows.steps
     draft = _draft(path, rows, date)

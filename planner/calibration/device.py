@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from planner.calibration.rows import MOST_NAMED
-from planner.calibration.table import Kernel, KernelKind, KernelTable, Software, today
+from planner.calibration.table import Kernel, KernelKind, KernelTable, Software, check_date, today
 from simulator import catalog
 from simulator.domain.hardware import Precision
 from simulator.domain.model import ModelShape
@@ -137,8 +137,10 @@ def measure(
         skip: is called with every kernel and layer that could not run and is left out.
 
     Raises:
+        InputError: the date is too long.
         CapplanError: the device has too little memory.
     """
+    check_date(date)
     if device.memory_bytes < LEAST_MEMORY_BYTES:
         raise CapplanError(
             f"{device.name} has {device.memory_bytes / GIB:.1f} GiB of free memory, and the measurement needs "

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from planner.calibration.file import check_new_file
+from planner.input.arguments import check_text, refused
 from planner.input.problems import shown
 from simulator import catalog
 from simulator.domain.hardware import Precision
@@ -25,6 +26,14 @@ from simulator.table import Floats
 _Choice = TypeVar("_Choice", bound=Choice)
 
 LARGEST_FILE_BYTES = 10_000_000
+LONGEST_DATE = 40
+"""Characters that a calibration takes for its date."""
+SHORTEST_S, LONGEST_S = 1e-9, 1e3
+"""A kernel takes microseconds to seconds."""
+MOST_SIZE = 10**15
+"""Larger sizes fit into no device."""
+MOST_POWER_W = 1e5
+"""More than any device draws."""
 MOST_SHOWN = 10
 """Maximum number of problems named in one message."""
 
@@ -110,6 +119,7 @@ FORMATS = (Precision.BF16, Precision.FP8)
 _ANY_KERNEL = Kernel(kind=KernelKind.COPY)
 """Placeholder for a broken row until all broken rows are refused together."""
 OF_DEVICE = ("device", "date", "idle_power_w", "loaded_power_w")
+_SIZE_RULE = f"must be a positive whole number up to {MOST_SIZE:g}"
 COLUMNS = (*WORDS, *SIZES, "seconds", *OF_DEVICE)
 
 
@@ -130,6 +140,14 @@ class KernelTable:
     def sha256(self) -> str:
         """Hash of the table as it is written."""
         return hashlib.sha256(kernel_text(self).encode()).hexdigest()
+
+
+def check_date(date: str | None) -> None:
+    """Raises `InputError` if the date of a measurement, in whatever form, is too long for a calibration."""
+    if date is not None:
+        check_text(date, "date")
+        if len(date) > LONGEST_DATE:
+            raise refused("date", date, f"must have at most {LONGEST_DATE} characters")
 
 
 def today() -> str:
@@ -167,6 +185,7 @@ def read_kernels(path: Path, *, date: str | None = None) -> KernelTable:
     Raises:
         InputError: the file cannot be read, or is not a table of kernels; `problems` lists all broken cells.
     """
+    check_date(date)
     rows = _rows(path)
     problems: list[Problem] = []
     read = [_kernel(line, row, problems) for line, row in enumerate(rows, 2)]
@@ -250,17 +269,26 @@ def _broken_cells(row: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield "software", f"must be one of {', '.join(Software)}"
     for name in NEEDED[kind]:
         if not _is_whole(row[name]):
-            yield name, "must be a positive whole number"
+            yield name, _SIZE_RULE
     for name in OPTIONAL.get(kind, ()):
         if row[name] and not _is_whole(row[name]):
-            yield name, "must be a positive whole number, or empty"
-    if not (_number(row["seconds"]) or 0.0) > 0.0:
-        yield "seconds", "must be a positive number"
+            yield name, f"{_SIZE_RULE}, or empty"
+    yield from _broken_measurements(row)
+
+
+def _broken_measurements(row: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    if not SHORTEST_S <= (_number(row["seconds"]) or 0.0) <= LONGEST_S:
+        yield "seconds", f"must be from {SHORTEST_S:g} to {LONGEST_S:g}: the time of one kernel"
+    for name in ("idle_power_w", "loaded_power_w"):
+        if row[name] and not 0.0 < (_number(row[name]) or 0.0) <= MOST_POWER_W:
+            yield name, f"must be above 0 W and at most {MOST_POWER_W:g} W, or empty"
+    if len(row["date"]) > LONGEST_DATE:
+        yield "date", f"must have at most {LONGEST_DATE} characters"
 
 
 def _is_whole(text: str) -> bool:
     value = _number(text)
-    return value is not None and value > 0 and value == int(value)
+    return value is not None and 0 < value <= MOST_SIZE and value == int(value)
 
 
 def _lonely_passes(kernels: Sequence[Kernel]) -> Iterator[Problem]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
+import io
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 
 from planner.calibration import device as calibration_device
 from planner.calibration import torch as calibration_torch
+from planner.calibration.calibrate import calibrate
 from planner.calibration.device import (
     LAYER_SIZES,
     LAYERS_IN_8_BITS,
@@ -235,6 +238,10 @@ def test_the_table_travels_and_gives_the_same_constants(tmp_path: Path, table: K
         ),
         (("gpt2-xl,eager", "gpt2-xl,lazy"), "column software = 'lazy': must be one of eager, compiled"),
         (("2026-05-01", "2026-05-01,more"), r"cells, not"),
+        (
+            (",2026-05-01,", ",2026-05-01T" + 40 * "0" + ","),
+            "column date = .*: must have at most 40 characters",
+        ),
         (("seconds", "time"), "is not a table of kernels"),
         (
             ("layer_backward,bf16,gpt2-xl", "layer_backward,bf16,llama-2-7b"),
@@ -250,6 +257,35 @@ def test_a_broken_table_is_refused_with_row_and_column(
     file.write_text(kernel_text(table).replace(*change, 1))
     with pytest.raises(InputError, match=rule):
         read_kernels(file)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "rule"),
+    [
+        ("seconds", "1e-300", "must be from 1e-09 to 1000"),
+        ("seconds", "1e308", "must be from 1e-09 to 1000"),
+        ("num_bytes", "1e19", r"must be a positive whole number up to 1e\+15"),
+        ("idle_power_w", "-5", "must be above 0 W and at most 100000 W, or empty"),
+        ("loaded_power_w", "nan", "must be above 0 W and at most 100000 W, or empty"),
+    ],
+)
+def test_a_figure_that_no_kernel_or_device_has_is_refused(
+    tmp_path: Path, table: KernelTable, column: str, value: str, rule: str
+) -> None:
+    head, *rows = list(csv.reader(io.StringIO(kernel_text(table))))
+    row = next(row for row in rows if row[0] == "copy")
+    row[head.index(column)] = value
+    file = tmp_path / "kernels.csv"
+    file.write_text("\n".join(",".join(cells) for cells in (head, *rows)))
+    with pytest.raises(InputError, match=f"column {column} = '{value}': {rule}"):
+        read_kernels(file)
+
+
+def test_a_date_that_no_calibration_takes_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    absent, long = tmp_path / "absent.csv", "yesterday, " + 40 * "x"
+    for read in (read_kernels, calibrate):
+        with pytest.raises(InputError, match=r"date = .*: must have at most 40 characters"):
+            read(absent, date=long)
 
 
 def test_times_of_nothing_and_unknown_devices_are_refused(tmp_path: Path, table: KernelTable) -> None:
