@@ -56,7 +56,7 @@ def choices_of(first: Side, other: Side) -> tuple[list[Cause], list[str]]:
         for difference, design in zip(found, chosen, strict=True)
     ]
     told = f"different design: chosen among the {human.count(len(known))} designs of both answers with one input changed"
-    notes = [*_differs(first, own), told]
+    notes = [*_differs(first, own), *_differs(other, theirs), told]
     if theirs not in (None, own, *chosen):
         notes += _needed_together(first.job, other.job, known, theirs)
     return causes, notes
@@ -76,8 +76,8 @@ def _needed_together(
     )
 
 
-def _differs(side: Side, own: KnownDesign) -> Iterator[str]:
-    if side.plan is not None and own.in_job(side.job) != side.plan:
+def _differs(side: Side, own: KnownDesign | None) -> Iterator[str]:
+    if own is not None and side.plan is not None and own.in_job(side.job) != side.plan:
         yield f"the other answer has a better design for {side.name}: {_words(own)}; search longer, or with another seed"
 
 

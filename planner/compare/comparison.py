@@ -60,7 +60,8 @@ class Explanation(Record):
     """Inputs, one at a time, with the effect of the design that each leads to among those of both answers; these and
     `choice_interaction` sum to `design`. Empty if a design was given, not chosen."""
     choice_interaction: Metrics = Field(default={})
-    """Effect of designs that only several inputs together lead to, and their extra effect under all inputs."""
+    """Effect of designs that only several inputs together lead to, and their extra effect under all inputs; also of a better
+    design that one of the searches did not find, which a note then names."""
     notes: tuple[str, ...] = ()
     """What could not be separated."""
 

@@ -154,7 +154,8 @@ def _chosen(explanation: Explanation) -> list[tuple[str, Metrics]]:
     alone = [
         (f"different design due to {name_words(each.input)}", each.effects) for each in explanation.choices
     ]
-    return [*alone, ("different design due to several inputs", explanation.choice_interaction)]
+    rest = "several inputs" if len(alone) > 1 else "the search"
+    return [*alone, (f"different design due to {rest}", explanation.choice_interaction)]
 
 
 def explanation_notes(explanation: Explanation) -> list[str]:

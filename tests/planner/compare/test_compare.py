@@ -317,6 +317,28 @@ class TestChoices:
         together = "chosen only with limits: budget and price of h100-sxm5-80gb"
         assert any(note.endswith(together) for note in explained.notes)
 
+    def test_a_design_that_one_search_missed_is_not_the_effect_of_an_input(self) -> None:
+        # The second answer knows only the slower of two designs; its higher price favours neither.
+        dear = {**H100_RENTED, "rent_usd_per_gpu_hour": 3.0}
+        first, other = (
+            job_with(offer, objectives=["time_to_train", "cost"]) for offer in (H100_RENTED, dear)
+        )
+        fast, slow = side(first).plan, side(first, {"tp": 4, "dp": 8}).plan
+        assert fast is not None
+        assert slow is not None
+        sides = [
+            Side(name="first", job=first, plan=fast, front=(fast, slow)),
+            Side(name="other", job=other, plan=slow, front=(slow,)),
+        ]
+        found = compare(sides)
+        (explained,) = found.explanations
+        assert explained.total["time_to_train_days"] > 0.0
+        assert [cause.effects for cause in explained.choices] == [{}]
+        text = rendered(lambda console: show_comparison(found, console))
+        assert "different design due to the search" in text
+        assert "several inputs" not in text
+        assert "the other answer has a better design for other: 32 x h100-sxm5-80gb, TP2 DP16" in text
+
     def test_a_given_design_is_nobodys_choice(self) -> None:
         found = compare([side(job_with()), side(job_with(H100_BOUGHT))])
         assert found.explanations[0].choices == ()
