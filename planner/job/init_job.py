@@ -318,9 +318,18 @@ def _offers(answers: Answers, least: str, most: str) -> list[str]:
         key = "rent_usd_per_gpu_hour"
         lines.append(_line(f"    {key}" if rent else f"    # {key}", rent or "2.5", hint))
         lines.append(
-            _line("    # purchase_usd_per_node", "280000", "bought, in place of the rent; see ownership")
+            _line(
+                "    # purchase_usd_per_node",
+                _node_price(name),
+                "bought, in place of the rent; see ownership",
+            )
         )
     return lines
+
+
+def _node_price(name: str) -> str:
+    """What the usual node of an accelerator costs; of a node without a known price, an example."""
+    return f"{catalog.default_node(name).purchase_usd or 280e3:.0f}"
 
 
 def _limit(name: str, value: str, example: str, meaning: str) -> str:

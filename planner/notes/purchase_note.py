@@ -13,6 +13,13 @@ from simulator.domain.plan import PlanTable
 from simulator.units import DAY, JOULES_PER_KWH
 
 
+def purchase_doubt(design: Design) -> str:
+    """Returns a warning about the cost of a design that is bought, to show at once; empty for a rented one."""
+    if not design.cost_parts_usd.get("capital_usd"):
+        return ""
+    return "The cost is only the share of the purchase that this run uses up, not what is paid up front."
+
+
 def purchase_notes(job: Job, design: Design) -> list[str]:
     """Returns a remark where the accelerators of a design are bought."""
     price = job.offers[design.plan.offer].purchase_usd_per_node

@@ -50,7 +50,8 @@ def show_purchase(plan: PurchasePlan, console: Console) -> None:
 
 
 def _proof(plan: PurchasePlan) -> str:
-    designs = f"{sum(plan.num_designs.values()):,} designs of {len(plan.num_designs)} jobs"
+    counts = plan.num_designs
+    designs = f"{human.designs(sum(counts.values()))} of {human.counted(len(counts), 'job')}"
     match plan.status:
         case "optimal":
             return f"CP-SAT: no plan over {designs} costs less."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.notes.memory_note import memory_doubt
+from planner.notes.purchase_note import purchase_doubt
 from planner.one_design.simulated_design import SimulatedDesign
 from planner.one_design.stage_memory import host_text, stage_rows
 from planner.recommended.design_words import breakdowns, configuration, figures, layout
@@ -33,6 +34,7 @@ def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline
     headline(console, _headline(answer), is_good=answer.is_feasible)
     if answer.design:
         doubt(console, memory_doubt(answer.design))
+        doubt(console, purchase_doubt(answer.design))
     if answer.violations:
         title(console, "violated constraints")
         sentences(console, [violation.sentence for violation in answer.violations])

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.notes.memory_note import memory_doubt
+from planner.notes.purchase_note import purchase_doubt
 from planner.notes.reasons import searched_text
 from planner.recommended.design_words import breakdowns, configuration, figures, headline, layout
 from planner.recommended.limit_uses import LIMIT_UNITS
@@ -79,6 +80,7 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
     console.print(Text(f"{verdict}: {headline(best)}" if best else verdict, style=style))
     if best:
         doubt(console, memory_doubt(best))
+        doubt(console, purchase_doubt(best))
     console.print(Text(f"Job {answer.job}, seed {answer.seed}: {searched_text(answer)}; {answer.algorithm}."))
 
 

@@ -26,7 +26,19 @@ Exit codes:
 
 
 class Sections(click.Group):
-    """A group whose help lists its commands by purpose."""
+    """A group whose help lists its commands by purpose, and that knows options of its commands in the wrong place."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses what precedes the command; an option of the command itself is sent behind it."""
+        try:
+            return super().parse_args(ctx, list(args))
+        except click.NoSuchOption as error:
+            for name in args:
+                command = self.get_command(ctx, name)
+                if command and any(error.option_name in option.opts for option in command.params):
+                    hint = f"{error.option_name} belongs behind the command: {ctx.info_name} {name} ... {error.option_name}"
+                    raise click.UsageError(hint, ctx) from None
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes one list of commands under each heading."""

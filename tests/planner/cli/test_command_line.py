@@ -228,6 +228,24 @@ class TestProgress:
         assert {"--quiet", "--verbose"} <= options
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (
+            ["--json", "recommend", "job.yaml"],
+            "--json belongs behind the command: capplan recommend ... --json",
+        ),
+        (["study", "--quiet", "run", "job.yaml"], "No such option '--quiet'"),
+        (["--nonsense", "recommend", "job.yaml"], "No such option '--nonsense'"),
+    ],
+)
+def test_an_option_in_front_of_its_command_is_sent_behind_it(
+    arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    assert hint in capsys.readouterr().err
+
+
 class TestClosedStreams:
     @staticmethod
     def closing(stream: str, *arguments: str) -> subprocess.CompletedProcess[str]:

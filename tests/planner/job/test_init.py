@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from planner.input.yaml_text import read_document
 from planner.job.init_job import QUESTIONS, number
 from planner.schemas import schema_text
 from planner.text.human import typed
-from simulator.catalog import Kind, names
+from simulator.catalog import Kind, default_node, names
 from tests.json_schema import problems
 
 ROOT = Path(__file__).parents[3]
@@ -76,6 +77,14 @@ def test_options_stand_in_the_file(tmp_path: Path) -> None:
     assert job.site.region == "sweden"
     assert (job.limits.budget_usd, job.limits.deadline_days, job.limits.power_w) == (2.5e6, 40.0, 3.5e6)
     assert [objective.value for objective in job.objectives] == ["cost", "carbon"]
+
+
+def test_a_price_to_uncomment_is_that_of_the_usual_node(tmp_path: Path) -> None:
+    text = init(tmp_path, "--accelerators", "h100-sxm5-80gb,b200-sxm-180gb").read_text(encoding="utf-8")
+    prices = [default_node(name).purchase_usd for name in ("h100-sxm5-80gb", "b200-sxm-180gb")]
+    assert re.findall(r"# purchase_usd_per_node: (\d+)", text) == [
+        f"{price:.0f}" for price in prices if price
+    ]
 
 
 def test_what_is_commented_out_can_be_uncommented(tmp_path: Path) -> None:

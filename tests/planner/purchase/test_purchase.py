@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -252,6 +253,9 @@ def test_a_job_longer_than_a_window_that_ends_with_the_horizon_is_named() -> Non
     )
     plan = plan_purchase(fleet)
     assert (plan.status, plan.conflict) == ("infeasible", ("job_window: late",))
+    console = Console(width=200, record=True, file=StringIO())
+    show_purchase(plan, console)
+    assert re.search(r"CP-SAT: proven over \d+ designs? of 1 job\.", console.export_text())
 
 
 def test_a_job_that_no_offer_can_run_is_named_whatever_its_own_budget() -> None:

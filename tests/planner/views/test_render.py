@@ -45,6 +45,16 @@ def test_a_recommended_design_that_may_not_fit_says_so_beneath_the_first_line() 
         assert text_of(answer).splitlines()[1].startswith(begins)
 
 
+def test_a_bought_design_says_beneath_the_first_line_what_its_cost_is_not() -> None:
+    for parts, begins in (
+        ({"capital_usd": 1.2e6}, "The cost is only the share"),
+        ({"capital_usd": 0.0}, "Job "),
+    ):
+        best = design().model_copy(update={"cost_parts_usd": {"rent_usd": 0.0, **parts}})
+        answer = recommended().model_copy(update={"recommendation": best})
+        assert text_of(answer).splitlines()[1].startswith(begins)
+
+
 @pytest.mark.parametrize(
     "line",
     [
