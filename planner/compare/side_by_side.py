@@ -147,6 +147,12 @@ def _warnings(sides: Sequence[Side], designs: Sequence[Design | None]) -> list[s
             notes.append(
                 f"{side.name} was answered by another version or catalogue; the figures shown here are from this one."
             )
+    if all(design and design.cost_parts_usd.get("rent_usd") for design in designs) and any(
+        "electricity" in row.input for row in _input_rows(sides)
+    ):
+        notes.append(
+            "Electricity is part of every rent: its price changes only the cost of nodes that are bought."
+        )
     return [*notes, *grid_notes(site for side in sides for site in _sites_of(side))]
 
 

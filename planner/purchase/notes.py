@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from planner.job.in_short import in_short
 from planner.notes.price_notes import far_node_price, far_rent
 from planner.purchase.fleet import Fleet
 from planner.purchase.plan import ScheduledRun
@@ -65,8 +66,8 @@ def _budgets(fleet: Fleet, folder: Path) -> Iterator[str]:
         budget = limits.get("budget_usd") if isinstance(limits, Mapping) else None
         if budget is not None:
             yield (
-                f"{job.name}: limits.budget_usd ({budget}) of the job is ignored; limits.budget_usd of the fleet limits the "
-                "cost of all jobs"
+                f"{job.name}: limits.budget_usd = {in_short(budget)} of the job is ignored; limits.budget_usd of the fleet "
+                "limits the cost of all jobs"
             )
 
 

@@ -236,6 +236,15 @@ def test_a_side_without_a_design_says_why_there_is_none(tmp_path: Path) -> None:
     assert note.endswith(answer.infeasibility.reasons[-1])
 
 
+@pytest.mark.parametrize(("offer", "is_told"), [(H100_RENTED, True), (H100_BOUGHT, False)])
+def test_a_price_of_electricity_that_a_rent_includes_is_told(offer: dict[str, object], is_told: bool) -> None:
+    dear = {"region": "us-iowa", "electricity_usd_per_kwh": 0.2}
+    found = compare([side(job_with(offer)), side(job_with(offer, site=dear))])
+    before_usd, after_usd = values_of(found, "cost_usd")
+    assert (before_usd == after_usd) is is_told
+    assert any(note.startswith("Electricity is part of every rent") for note in found.warnings) is is_told
+
+
 def test_fewer_than_two_are_refused() -> None:
     with pytest.raises(InputError, match="needs two or more"):
         compare([side(job_with())])

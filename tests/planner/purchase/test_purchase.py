@@ -476,7 +476,7 @@ def notes_on(*offers: Mapping[str, object], **fields: object) -> tuple[str, ...]
 def test_a_budget_of_a_single_job_is_said_not_to_be_looked_at() -> None:
     bounded = with_sections(JOBS[0], limits={"budget_usd": 1e6, "deadline_days": 50})
     (note,) = notes_on(offer(rent=RENT), jobs=[bounded, JOBS[1]])
-    assert note.startswith("first: limits.budget_usd (1000000.0) of the job is ignored")
+    assert note.startswith("first: limits.budget_usd = 1e6 of the job is ignored")
     assert notes_on(offer(rent=RENT, buy=BUY, reserve=RESERVE)) == ()
 
 
