@@ -42,6 +42,8 @@ ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", 
 LOW, HIGH = "#86c1ea", "#0067a5"
 TITLE_CHARACTERS: Final = 88
 CAPACITY: Final = "memory capacity"
+LEGEND_COLUMNS: Final = 4
+"""Most columns of a legend."""
 LEGEND_DOT_POINTS: Final = 6.0
 """Size of legend dots, in points, for designs that are only specks in the picture."""
 ROOM_BELOW_FRACTION, ROOM_ABOVE_FRACTION = 0.1, 0.3
@@ -314,7 +316,11 @@ def _place_ticks(axis: Axis, values: list[float], quantity: Quantity, largest: f
 
 
 def _write_legend(axes: Axes) -> None:
-    """Writes the legend below the picture, with each label once."""
+    """Writes the legend below the picture, with each label once, in as many columns as its width has room for."""
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
-    axes.figure.legend(once.values(), once.keys(), loc="outside lower center", ncols=4)
+    for columns in range(LEGEND_COLUMNS, 0, -1):
+        legend = axes.figure.legend(once.values(), once.keys(), loc="outside lower center", ncols=columns)
+        if columns == 1 or legend.get_window_extent().width < axes.figure.bbox.width:
+            return
+        legend.remove()

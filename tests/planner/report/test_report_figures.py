@@ -6,8 +6,10 @@ import math
 from itertools import pairwise
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.lines import Line2D
 
 from planner.answer.recommend import recommend
@@ -18,7 +20,7 @@ from planner.report.fastest import FastestRuns
 from planner.report.figures import show_figure
 from planner.report.flips import flips
 from planner.report.front import front_figure
-from planner.report.plots import drawing
+from planner.report.plots import STYLE, drawing
 from planner.report.scaling import MOST_SIZES, curve_of, curve_title, few_sizes
 from planner.report.sources import report_of_folder
 from planner.report.units import text
@@ -130,6 +132,21 @@ def test_page_and_picture_call_small_parts_the_same(small: tuple[float, ...], na
     assert shown == ["part 0", "part 1", "part 2", name]
     page = str(show_figure(bars))
     assert [each in page for each in (f"</span>{label}</li>" for label in shown)] == [True] * len(shown)
+
+
+@pytest.mark.parametrize(
+    ("words", "columns"), [("part", 4), ("tensor and context parallelism", 2), ("x" * 70, 1)]
+)
+def test_a_legend_has_the_columns_for_which_the_picture_has_room(words: str, columns: int) -> None:
+    parts = tuple(Part(label=f"{words} {row}", value=10.0) for row in range(6))
+    bars = BarsFigure(name="step", title="step", note="", bars=(Bar(label="all", parts=parts),), quantity="s")
+    with mpl.rc_context(STYLE):
+        canvas = drawing(bars, drawn().cloud)
+        FigureCanvasAgg(canvas).draw()
+    (legend,) = canvas.legends
+    extent = legend.get_window_extent()
+    assert 0.0 < extent.x0 < extent.x1 < canvas.bbox.width
+    assert len({round(text.get_window_extent().x0) for text in legend.get_texts()}) == columns
 
 
 def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_says() -> None:
