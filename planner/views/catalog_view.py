@@ -156,9 +156,9 @@ def _show_entry(kind: Kind, name: str, console: Console) -> None:
 def _show_rent(name: str, console: Console) -> None:
     low, mid, high, _ = _rent_cells(Kind.RENTS, name)
     if mid:
-        console.print(
-            Text(f"A job without its own price uses {low} to {high} per GPU-hour, with a middle of {mid}.")
-        )
+        used = mid if low == high else f"{low} to {high}"
+        middle = "" if low == high else f", with a middle of {mid}"
+        console.print(Text(f"A job without its own price uses {used} per GPU-hour{middle}."))
 
 
 def _value(figure: Figure) -> str:

@@ -340,6 +340,17 @@ def test_the_rents_of_an_accelerator_start_with_what_a_job_would_take(
     assert "A job without its own price uses $" in capsys.readouterr().out
 
 
+def test_a_single_rent_is_no_range(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text(
+        "kind,id,quantity,value,unit,source,date,confidence\n"
+        "rents,h100-sxm5-80gb,on_demand,2.20,USD/GPU-hour,our contract,2026-10,verified\n",
+        encoding="utf-8",
+    )
+    assert cli.main(["catalog", "rents", "h100-sxm5-80gb", "--with", str(prices)]) == 0
+    assert "A job without its own price uses $2.20 per GPU-hour." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("arguments", [[], ["nodes"], ["models", "llama-3.1-70b"], ["sites", "us-iowa"]])
 def test_the_catalogue_prints_one_json_object(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
