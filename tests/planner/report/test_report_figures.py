@@ -9,7 +9,6 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.lines import Line2D
 
 from planner.answer.recommend import recommend
@@ -142,7 +141,7 @@ def test_a_legend_has_the_columns_for_which_the_picture_has_room(words: str, col
     bars = BarsFigure(name="step", title="step", note="", bars=(Bar(label="all", parts=parts),), quantity="s")
     with mpl.rc_context(STYLE):
         canvas = drawing(bars, drawn().cloud)
-        FigureCanvasAgg(canvas).draw()
+        canvas.draw_without_rendering()
     (legend,) = canvas.legends
     extent = legend.get_window_extent()
     assert 0.0 < extent.x0 < extent.x1 < canvas.bbox.width
