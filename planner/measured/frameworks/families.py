@@ -7,13 +7,15 @@ import re
 DEEPSPEED = r"deepspeed(?![- ]?ulysses)|^(?!.*fsdp).*deepspeed"
 """Words of its engine; FSDP may take no more of it than its exchange of heads."""
 PYTORCH = "PyTorch FSDP"
+LLAMA_3_REPORT = r"^(the )?llama.?3(\.1)? (herd|paper|report)"
+"""The source of runs whose software its authors do not name (arXiv 2407.21783)."""
 _FAMILIES = (
     (PYTORCH, "automodel|torchtitan|foundry|composer|olmo|litgpt|fairscale"),
     ("DeepSpeed", DEEPSPEED),
     ("JAX", r"\balpa\b|maxtext|jax|paxml|levanter|t5x|praxis"),
     ("Megatron", "nemo|megatron|mcore|primus|megascale|vtrain|nvidia release"),
     (PYTORCH, "fsdp|axolotl"),
-    ("Meta", r"\bmeta\b"),
+    ("Meta", rf"\bmeta\b|{LLAMA_3_REPORT}"),
 )
 """Families in the order in which their words are looked for; the first that fits counts. NeMo trains with Megatron-Core, and
 so does Megatron-Bridge; Megatron-DeepSpeed has the engine of DeepSpeed, NeMo Automodel PyTorch's FSDP; FSDP

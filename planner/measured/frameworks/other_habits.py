@@ -53,7 +53,7 @@ HAI_LLM = replace(
 `simulator.pipeline.dual_pipe` for its equal, `dual_pipe_v`), one token more is predicted (2.2, 4.2), tokens travel once to
 a node (3.2.2) in 8 bits (3.3.3), blocks of 128 share a scale (3.3.1), and Adam's moments have 16 bits beside a master weight of
 32 (3.3.3)."""
-UNKNOWN = Habits(name="unknown framework", overlaps_input_gradients=True)
+UNKNOWN = Habits(name="unknown framework", overlaps_input_gradients=True, pipeline_zero_stage=2)
 GAUDI = replace(UNKNOWN, name="Gaudi's")
 """Frameworks on Gaudi run kernels of its own, whatever their release elsewhere: its scripts of Megatron-DeepSpeed have fused
 attention and sequence parallelism by default (`USE_FUSED_SDPA`, `HL_SEQ_PARALLEL`), and its software compiles graphs."""

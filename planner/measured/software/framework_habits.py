@@ -18,6 +18,7 @@ from planner.measured.frameworks.deepspeed_habits import (
     INTERN_EVO,
 )
 from planner.measured.frameworks.families import DEEPSPEED as DEEPSPEED_WORDS
+from planner.measured.frameworks.families import LLAMA_3_REPORT
 from planner.measured.frameworks.fsdp_habits import (
     AUTOMODEL,
     COMPILED,
@@ -70,6 +71,12 @@ _HUGGING_FACE = (
     r"^(?!.*(deepspeed|megatron|ddp)).*(\baccelerate\b|hugging ?face|\bhf\b|\btrainer\b|\btransformers\b)"
 )
 """Hugging Face's Trainer and Accelerate shard by PyTorch's FSDP unless they are told to use another engine."""
+_META_OF_LLAMA_3 = (
+    r"^meta\b(?!.*\b20([01]\d|2[0-3])\b)(\W*(ai|platforms|internal|in-?house|proprietary|production|training|stack"
+    r"|software|system|4d|parallel(ism)?|[tpcd]p|fsdp|\+|20\d\d))*\W*$"
+    rf"|^meta\b.*llama.?[34]|{LLAMA_3_REPORT}"
+)
+"""What tables call software that has no public name, in runs since 2024; earlier ones are of LLaMA and Llama 2."""
 _NEMO_PROPER = r"^(?!.*automodel).*(nemo|megatron-?bridge)"
 
 
@@ -140,9 +147,9 @@ _FRAMEWORKS = (
     _Framework(words="megatron-?lm", first=(2022, 1), last=(2022, 12), habits=MEGATRON_2022),
     _Framework(words="megatron-?lm", habits=MEGATRON_LM, early=EARLY_MEGATRON),
     _Framework(words="megatron|mcore", habits=MEGATRON_CORE),
+    _Framework(words=_META_OF_LLAMA_3, habits=META),
     _Framework(words=f"({_SHARDING_OF_ANY}).*compile|compile.*({_SHARDING_OF_ANY})", habits=COMPILED),
     _Framework(words=f"{_SHARDING_OF_ANY}|{_HUGGING_FACE}", habits=SHARDED),
-    _Framework(words=r"^meta[\s(]*(internal|in-?house)\)?( \(\d+\))?$|^meta.*llama.?3", habits=META),
 )
 """Frameworks in the order in which their names are looked for; the first match counts."""
 

@@ -401,7 +401,12 @@ class TestHabitsOfReleases:
             ("MosaicML", "llm-foundry"),
             ("Pax", "JAX"),
             ("Mesh TensorFlow", "JAX"),
+            ("Meta", "Meta's of Llama 3"),
+            ("Meta (2023)", "unknown framework"),  # of Llama 2
             ("Meta in-house", "Meta's of Llama 3"),
+            ("Meta internal (4D: TP, CP, PP, FSDP) (2024)", "Meta's of Llama 3"),
+            ("Llama 3 herd of models, Table 4 (2024)", "Meta's of Llama 3"),
+            ("Meta (PyTorch FSDP)", "FSDP"),
             ("Meta (internal)", "Meta's of Llama 3"),
             (
                 "Meta internal (xformers, model+sequence parallel)",

@@ -246,6 +246,16 @@ class TestMetas:
         assert simulated_row(tmp_path, {**LLAMA_405B, **changes})["zero_stage"] == stage
 
 
+class TestUnknownFrameworks:
+    @pytest.mark.parametrize(("sharding", "stage"), [("FSDP", "2"), ("ZeRO-3", "3")])
+    def test_pipelines_keep_gathered_weights_unless_a_row_says_otherwise(
+        self, tmp_path: Path, sharding: str, stage: str
+    ) -> None:
+        # As with PyTorch and in Llama 3's report: each micro-batch would gather all weights anew.
+        told = {**LLAMA_405B, "framework": "home-made", "zero_stage_or_fsdp": sharding}
+        assert simulated_row(tmp_path, told)["zero_stage"] == stage
+
+
 class TestModels:
     @pytest.mark.parametrize(
         ("written", "name"),
