@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from simulator.units import GIB, GIGA, KIB, KILO, MEGA, MIB, MILLISECOND
@@ -23,6 +23,11 @@ _BLANK_SEPARATOR = re.compile(r"(?<=\d)[ \u00a0\u2009\u202f](?=\d{3}(?!\d))")
 MOST_SEQUENCES = 2**18
 """A bare batch size above this number counts tokens, not sequences: the smallest batch usually stated in tokens is 2^19, half a
 million, and no published step has as many sequences."""
+MOST_ROUNDED_FRACTION = 0.05
+"""Share of a batch that rounding its millions or thousands of tokens takes away at most."""
+MOST_BINARY_DIGITS = 2
+"""Digits of a number of tokens up to which a million may be 2^20 and a thousand 1,024: `4M`, `0.5M`, `16M`,
+but not `62.5M`; and powers of two: `512K`."""
 _PRODUCT = re.compile(r"(\d{1,6})\s*[xX\u00d7*]\s*(\d{1,6})")
 _THOUSANDS = ("vocab", "tokens_per_s_per_gpu")
 """Columns in which `k` is 1,000; sizes of networks, batches and clusters are counted in powers of two."""
@@ -154,7 +159,8 @@ def _inexact(number: Number | None) -> Number | None:
 def sequences_in(cell: str, seq_len: float | None) -> Number | None:
     """Returns the sequences of a batch that is counted in tokens; `None` where it is not, or their length is not known.
 
-    Millions are those that make up whole sequences: 2^20, or else 10^6; thousands likewise.
+    Of the whole batches that millions (of 2^20, or of 10^6 and rounded) may mean, the one with most factors of two is meant:
+    `4.2M tokens` are 512 sequences of 8,192. Thousands likewise.
     """
     found = _IN_TOKENS.fullmatch(_BLANK_SEPARATOR.sub("", cell))
     if found is None or not seq_len:
@@ -163,10 +169,29 @@ def sequences_in(cell: str, seq_len: float | None) -> Number | None:
     is_large = size > max(MOST_SEQUENCES, seq_len)
     if not (found["million"] or found["unit"] or is_large):
         return None
-    units = (MIB, MEGA) if found["million"] else (KIB, KILO) if found["thousand"] else (1.0,)
-    counts = [size * unit / seq_len for unit in units]
-    whole = next((count for count in counts if count == round(count)), float(round(counts[-1])))
-    return Number(value=whole, is_exact=False)
+    units = (MIB, MEGA) if found["million"] else (KIB, KILO) if found["thousand"] else None
+    whole = round(size / seq_len) if units is None else _rounded_batch(found["number"], *units, seq_len)
+    return Number(value=float(whole), is_exact=False)
+
+
+def _rounded_batch(number: str, binary: float, decimal: float, seq_len: float) -> int:
+    """Returns the sequences of a batch whose tokens are given in thousands or millions, which are binary or rounded."""
+    size, num_digits = float(number.replace(",", "")), len(re.sub(r"\D", "", number).lstrip("0"))
+    away = min(0.5 * 10.0 ** -len(number.partition(".")[2]), MOST_ROUNDED_FRACTION * size)
+    least, most = ((size + side) * decimal / seq_len for side in (-away, away))
+    possible = [round(size * decimal / seq_len), *_roundest(math.ceil(least), math.floor(most))]
+    may_be_binary = num_digits <= MOST_BINARY_DIGITS or math.log2(size).is_integer()
+    if may_be_binary and (size * binary / seq_len).is_integer():
+        possible.append(int(size * binary / seq_len))
+    return max(possible, key=lambda count: count & -count)
+
+
+def _roundest(least: int, most: int) -> Iterator[int]:
+    """Yields the multiple of the largest power of two in a range of positive numbers, where it has any."""
+    for power in range(most.bit_length(), -1, -1):
+        if (multiple := most >> power << power) >= max(1, least):
+            yield multiple
+            return
 
 
 def _with_words(column: str, cell: str) -> Number | None:

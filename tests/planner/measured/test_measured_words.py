@@ -814,6 +814,11 @@ class TestNumbers:
             ("524288", "128"),
             ("4 194 304", "1024"),
             ("512K tokens", "128"),
+            ("16M", "4096"),  # 2^24
+            ("16.8M tokens", "4096"),  # 2^24 are 16.78 million
+            ("63M tokens", "15360"),  # DeepSeek-V3's 62.9 million, arXiv 2412.19437
+            ("67M tokens", "16384"),  # Kimi K2's 2^26, arXiv 2507.20534
+            ("1.6M tokens", "384"),  # of 378.4 to 402.8 sequences the one with most factors of two: 384
         ],
     )
     def test_batches_of_tokens_are_counted_in_sequences_and_told(
