@@ -7,14 +7,16 @@ from typing import TypeVar
 
 from planner.input.problems import shown
 from planner.measured.cells.file import Cells
-from planner.measured.cells.words import of_this_run
+from planner.measured.cells.words import affirmed, of_this_run
 from planner.measured.frameworks.families import software_family
-from planner.measured.frameworks.names import of_vtrain, shards_by_itself, spelt
+from planner.measured.frameworks.names import of_vtrain, shards_by_itself, spelt, trains_whole_models
 from planner.measured.frameworks.releases import published_year, release_year
 from simulator.errors import CapplanError
 
 LONGEST_NAME = 200
 """Characters of a name; what follows them says nothing new."""
+_OF_DEEPSPEED = r"deepspeed|\bzero"
+"""Words for DeepSpeed's sharding where FSDP may be meant, too."""
 _Value = TypeVar("_Value")
 
 
@@ -65,8 +67,15 @@ class Told:
         written, source = spelt(self.name("framework")), spelt(self.name("source"))
         if vtrain := of_vtrain(written, source, self.cells.count("n_gpus")):
             return vtrain
-        if shards_by_itself(written) and "fsdp" in self.text("zero_stage_or_fsdp").lower():
+        sharding = self.text("zero_stage_or_fsdp").lower()
+        if shards_by_itself(written) and "fsdp" in sharding:
             return f"{written} FSDP"
+        if (
+            trains_whole_models(written)
+            and "fsdp" not in written.lower()
+            and affirmed(_OF_DEEPSPEED, sharding)
+        ):
+            return f"{written} DeepSpeed"
         return written or (source if software_family(source) else "")
 
     def count(self, column: str, *defaults: int | None) -> int:

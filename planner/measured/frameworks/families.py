@@ -9,12 +9,17 @@ DEEPSPEED = r"deepspeed(?![- ]?ulysses)|^(?!.*fsdp).*deepspeed"
 PYTORCH = "PyTorch FSDP"
 LLAMA_3_REPORT = r"^(the )?llama.?3(\.1)? (herd|paper|report)"
 """The source of runs whose software its authors do not name (arXiv 2407.21783)."""
+TRAINERS = (
+    r"\baxolotl|llama[-_ ]?factory|\btrl\b|\bunsloth\b|\bxtuner\b|\blmflow\b|\baccelerate\b|hugging ?face|\bhf\b"
+    r"|\btrainer\b|\btransformers\b"
+)
+"""Programs that train Hugging Face's models: whole ones on every rank, which FSDP or DeepSpeed shards."""
 _FAMILIES = (
     (PYTORCH, "automodel|torchtitan|foundry|composer|olmo|litgpt|fairscale"),
     ("DeepSpeed", DEEPSPEED),
     ("JAX", r"\balpa\b|maxtext|jax|paxml|levanter|t5x|praxis"),
     ("Megatron", "nemo|megatron|mcore|primus|megascale|vtrain|nvidia release"),
-    (PYTORCH, "fsdp|axolotl"),
+    (PYTORCH, "fsdp|axolotl|llama[-_ ]?factory"),
     ("Meta", rf"\bmeta\b|{LLAMA_3_REPORT}"),
 )
 """Families in the order in which their words are looked for; the first that fits counts. NeMo trains with Megatron-Core, and

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from planner.measured.frameworks.families import TRAINERS
+
 _BETWEEN = r"[\s_/+&-]{1,3}"
 _JOINED = r"(?:[\s_/+&-]{1,3}|\s+(?:with|and|on)\s+)"
 _LM = rf"(?:{_BETWEEN}lm)?"
@@ -56,6 +58,12 @@ def of_vtrain(framework: str, source: str, num_gpus: int | None) -> str:
 def shards_by_itself(framework: str) -> bool:
     """Returns whether a name is PyTorch's own, so that its FSDP is what shards."""
     return bool(_PLAIN_PYTORCH.fullmatch(framework))
+
+
+def trains_whole_models(framework: str) -> bool:
+    """Returns whether a run used a program that splits neither products nor layers nor experts over ranks."""
+    name = framework.lower()
+    return bool(re.search(TRAINERS, name)) and not re.search("megatron|nemo", name)
 
 
 def is_torchtitan(framework: str) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from planner.measured.cells import notes as measured_notes
 from planner.measured.cells.told import CannotModelError, Told
 from planner.measured.frameworks.habits import Habits
+from planner.measured.frameworks.names import trains_whole_models
 from planner.measured.layout.batches import MOST_ADDED_FRACTION, batches
 from planner.measured.layout.sharding import LAST_STAGE, zero_stage
 from planner.measured.workload.sequences import splits_sequence_only
@@ -62,9 +63,11 @@ def layout_cells(
     stage = zero_stage(told.text("zero_stage_or_fsdp"))
     is_sharded = LAST_STAGE in (habits.zero_stage, stage)
     left = {} if is_sharded else _left_degree(told, num_gpus, num_layers)
-    is_split = is_sharded or bool(left) or stage == GRADIENTS_STAGE
+    is_whole = trains_whole_models(told.framework)
+    is_split = is_sharded or is_whole or bool(left) or GRADIENTS_STAGE in (habits.zero_stage, stage)
     _check_degrees(told, num_gpus, num_layers, num_experts, is_split=is_split)
-    _check_experts(told, habits, num_gpus, num_experts, is_sharded=is_sharded)
+    if not is_whole:
+        _check_experts(told, habits, num_gpus, num_experts, is_sharded=is_sharded)
     degrees = _degrees(told, num_gpus, num_experts, left, is_sharded=is_sharded)
     t, p, c = (degrees[f"{name}_parallel"] for name in ("tensor", "pipeline", "context"))
     data = _replicas(told, t * p, c)

@@ -18,7 +18,7 @@ from planner.measured.frameworks.deepspeed_habits import (
     INTERN_EVO,
 )
 from planner.measured.frameworks.families import DEEPSPEED as DEEPSPEED_WORDS
-from planner.measured.frameworks.families import LLAMA_3_REPORT
+from planner.measured.frameworks.families import LLAMA_3_REPORT, TRAINERS
 from planner.measured.frameworks.fsdp_habits import (
     AUTOMODEL,
     COMPILED,
@@ -65,12 +65,10 @@ _FUSED_BY_DEFAULT = r"\blingua\b|fms-?fsdp|olmo-?core|tiny-?llama"
 """Lingua's configurations say `compile: true`, fms-fsdp's default is `use_torch_compile = True`, all 46 training scripts of
 OLMo-core that say something of it say `compile_model=True`, and TinyLlama has fused norms, rotary positions and loss of its own
 (`lit_gpt`)."""
-_SHARDING_OF_ANY = "fsdp|axolotl"
-"""Words that others use, too: Megatron and JAX have an FSDP of their own, axolotl runs DeepSpeed as well."""
-_HUGGING_FACE = (
-    r"^(?!.*(deepspeed|megatron|ddp)).*(\baccelerate\b|hugging ?face|\bhf\b|\btrainer\b|\btransformers\b)"
-)
-"""Hugging Face's Trainer and Accelerate shard by PyTorch's FSDP unless they are told to use another engine."""
+_SHARDING_OF_ANY = "fsdp"
+"""A word that others use, too: Megatron and JAX have an FSDP of their own."""
+_HUGGING_FACE = rf"^(?!.*(deepspeed|megatron|ddp)).*({TRAINERS})"
+"""They shard by PyTorch's FSDP unless they are told to use another engine."""
 _META_OF_LLAMA_3 = (
     r"^meta\b(?!.*\b20([01]\d|2[0-3])\b)(\W*(ai|platforms|internal|in-?house|proprietary|production|training|stack"
     r"|software|system|4d|parallel(ism)?|[tpcd]p|fsdp|\+|20\d\d))*\W*$"

@@ -429,6 +429,9 @@ class TestHabitsOfReleases:
             ("axolotl + DeepSpeed ZeRO-3", "DeepSpeed"),
             ("FSDP with DeepSpeed-Ulysses", "FSDP"),
             ("axolotl", "FSDP"),
+            ("LLaMA-Factory", "FSDP"),
+            ("LLaMA Factory (DeepSpeed ZeRO-3)", "DeepSpeed"),
+            ("TRL SFTTrainer", "FSDP"),
             ("NeMo Automodel (FSDP2)", "FSDP"),
         ],
     )

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from planner.measured.row_reasons import reason_against
-from planner.measured.rows import Unmodelled
+from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, compare, plan_of
 from planner.validation.comparison import verdicts_of
-from tests.planner.measured_rows import LLAMA_8B, LLAMA_405B, RUN, simulated_row, the_row
+from tests.planner.measured_rows import LLAMA_8B, LLAMA_405B, RUN, simulated_row, the_row, written
 
 ODD: Mapping[str, object] = {"layers": 33, "hidden": 4096}
 """Layers that two chunks on each of four stages do not share out evenly."""
@@ -412,6 +412,31 @@ class TestLayout:
         cards = row_of(tmp_path, n_gpus=32, gpus_per_node=16, tokens_per_s_per_gpu=800, **cells)
         assert cards["num_accelerators"] == "32"
         assert float(cards["step_time_s"]) == pytest.approx(64 * 4096 / (800 * 32))
+
+
+class TestWholeModels:
+    @pytest.mark.parametrize(
+        ("cells", "stage"),
+        [
+            ({"framework": "axolotl (DeepSpeed ZeRO2)"}, "2"),
+            ({"framework": "LLaMA-Factory", "zero_stage_or_fsdp": "DeepSpeed ZeRO-2"}, "2"),
+            ({"framework": "LLaMA-Factory", "zero_stage_or_fsdp": "ZeRO-1"}, "1"),
+            ({"framework": "TRL", "zero_stage_or_fsdp": "DDP", "metric_kind": "LoRA"}, "0"),
+            ({"framework": "DeepSpeed ZeRO-2"}, "2"),
+        ],
+    )
+    def test_trainers_of_whole_models_split_nothing(
+        self, tmp_path: Path, cells: Mapping[str, object], stage: str
+    ) -> None:
+        (row,) = read_measured(written(tmp_path, {**RUN, "n_gpus": 16, **cells}))
+        assert not isinstance(row, Unmodelled), row
+        degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel", "zero_stage")
+        assert tuple(row[name] for name in degrees) == ("1", "1", "16", stage)
+
+    def test_their_experts_are_not_distributed(self, tmp_path: Path) -> None:
+        cells = {**RUN, "model": "mixtral-8x7b", "framework": "LLaMA-Factory", "zero_stage_or_fsdp": "ZeRO-2"}
+        row = simulated_row(tmp_path, {**cells, "metric_kind": "LoRA"})
+        assert (row["expert_parallel"], row["software"]) == ("1", "DeepSpeed")
 
 
 class TestGroups:
