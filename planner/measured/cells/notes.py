@@ -90,7 +90,9 @@ _CHUNKS = re.compile(
     r"(?<!per[-_ ])\b(?:vpp|virtual[- _]pipeline(?:[- _]\w+)?)[ =:]+([1-9]\d?)\b", re.IGNORECASE
 )
 _INTERLEAVED_CHUNKS = re.compile(
-    r"\binterleav\w*[^;.]{0,30}?\b([1-9]\d?)[- ](?:(?:model|virtual|pipeline)[- ])?chunks?\b", re.IGNORECASE
+    r"\binterleav\w*[^;.]{0,30}?\b([1-9]\d?)[- ](?:(?:model|virtual|pipeline)[- ])?chunks?\b"
+    r"|\b([1-9]\d?)[- ](?:virtual[- ](?:pipeline[- ])?stages|model[- ]chunks)\b(?! in total)",
+    re.IGNORECASE,
 )
 _EXPERT_LAYERS = re.compile(
     r"\b(?:moe|experts?)(?: layers?)? (?:in |on |at )?(?:every|each) (?:(?P<two>other|second)|(?P<nth>[2-9])(?:nd|rd|th)?)\b"

@@ -22,6 +22,7 @@ META = Habits(
     name="Meta's of Llama 3",
     frees_stage_inputs=True,
     chunk_layers=1,
+    zero_stage=2,
     pipeline_zero_stage=2,
     context_exchange="all_gather",
 )

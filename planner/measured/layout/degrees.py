@@ -12,7 +12,7 @@ from planner.measured.cells.told import CannotModelError, Told
 from planner.measured.frameworks.habits import Habits
 from planner.measured.frameworks.names import trains_whole_models
 from planner.measured.layout.batches import MOST_ADDED_FRACTION, batches
-from planner.measured.layout.sharding import LAST_STAGE, zero_stage
+from planner.measured.layout.sharding import LAST_STAGE, named_stage, zero_stage
 from planner.measured.workload.sequences import splits_sequence_only
 from simulator.layout.chunks import can_split_evenly
 
@@ -64,7 +64,12 @@ def layout_cells(
     is_sharded = LAST_STAGE in (habits.zero_stage, stage)
     left = {} if is_sharded else _left_degree(told, num_gpus, num_layers)
     is_whole = trains_whole_models(told.framework)
-    is_split = is_sharded or is_whole or bool(left) or GRADIENTS_STAGE in (habits.zero_stage, stage)
+    is_split = (
+        is_sharded
+        or is_whole
+        or bool(left)
+        or GRADIENTS_STAGE in (named_stage(told.framework.lower()), stage)
+    )
     _check_degrees(told, num_gpus, num_layers, num_experts, is_split=is_split)
     if not is_whole:
         _check_experts(told, habits, num_gpus, num_experts, is_sharded=is_sharded)

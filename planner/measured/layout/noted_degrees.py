@@ -31,8 +31,9 @@ _SIZES = r"(?:[-_ ](?:size|degree))?(?: of)?"
 def _words_of(column: str) -> re.Pattern[str]:
     """Returns how one degree is written: `TP8`, `tp = 8`, `tensor parallel size 8`, `8-way TP`."""
     parallel = rf"{_LONG_NAMES[column]}[-_ ](?:model[-_ ])?parallel(?:ism)?"
-    name = rf"(?:(?<![a-wyz]){column}|\b{parallel}){_SIZES}"
-    way = rf"\b(\d{{1,5}})[- ]way (?:{column}\b|{parallel})"
+    scheme = r"|\b(?:ulysses|ring)(?:[- ](?:attention|sp|cp))?" if column == "cp" else ""
+    name = rf"(?:(?<![a-wyz]){column}|\b{parallel}{scheme}){_SIZES}"
+    way = rf"\b(\d{{1,5}})[- ]way (?:{column}\b|{parallel}{scheme})"
     stages = r"|\b(\d{1,3})[- ](?:pipeline[- ]stages\b|stage pipeline)" if column == "pp" else ""
     return re.compile(rf"{name}[ =:-]{{0,3}}{_DEGREE}|{way}{stages}", re.IGNORECASE)
 
@@ -44,13 +45,21 @@ _LISTED = re.compile(
     re.IGNORECASE,
 )
 """Names and numbers apart: `TP/PP/EP = 1/8/64`, `(TP, PP) = (8, 4)`."""
+_BOTH_SCHEMES = re.compile(
+    rf"\bulysses[ =-]{{0,2}}(\d{{1,4}}){_BETWEEN}ring[ =-]{{0,2}}(\d{{1,4}})\b"
+    rf"|\bring[ =-]{{0,2}}(\d{{1,4}}){_BETWEEN}ulysses[ =-]{{0,2}}(\d{{1,4}})\b",
+    re.IGNORECASE,
+)
+"""Ranks that exchange heads, and groups of these that exchange keys and values: `Ulysses 8 x ring 4` share a sequence by 32."""
 _COUNT = r"(\d[\d,]{0,12}(?:\.\d+)?(?: ?(?:[KM]|million)\b)?(?: ?tokens\b)?)(?!\w)"
 _BATCHES = {
     "global_batch": re.compile(
         rf"\b(?:gbs|global[- _]batch(?:[- _]size)?)(?: of)?[ =:]{{0,3}}{_COUNT}", re.IGNORECASE
     ),
     "micro_batch": re.compile(
-        rf"\b(?:mbs|micro[- _]?batch(?:[- _]size)?)(?: of)?[ =:]{{0,3}}{_COUNT}", re.IGNORECASE
+        rf"\b(?:mbs|(?:micro[- _]?|local[- _]|per[- _](?:device|gpu)[- _](?:train[- _])?)batch(?:[- _]size)?)(?: of)?"
+        rf"[ =:]{{0,3}}{_COUNT}",
+        re.IGNORECASE,
     ),
 }
 
@@ -58,14 +67,15 @@ _BATCHES = {
 def with_noted_degrees(cells: Cells) -> Cells:
     """Returns a row with the degrees and batches that its notes name, where its columns are empty.
 
-    Several values of one degree, and degrees that do not make up the accelerators, are left out.
+    `sp` may name the ranks that share a sequence, too. Several values of one degree, and degrees that do not make up the
+    accelerators, are left out.
     """
     notes = of_this_run(cells.text.get("notes", ""))
-    found = {
-        column: values
-        for column, values in _named(notes, cells.numbers.get("seq_len")).items()
-        if column not in cells.numbers
-    }
+    named = _named(notes, cells.numbers.get("seq_len"))
+    ranks_of_scheme = dict(_degrees_in(cells.text.get("sp", ""))).get("cp")
+    if ranks_of_scheme and "cp" not in named:
+        named["cp"] = {ranks_of_scheme}
+    found = {column: values for column, values in named.items() if column not in cells.numbers}
     once = {column: min(values) for column, values in found.items() if len(values) == 1}
     remarks = [
         (
@@ -79,7 +89,10 @@ def with_noted_degrees(cells: Cells) -> Cells:
     if degrees and not _make_up_run({**cells.numbers, **degrees}):
         remarks += [(column, "what the notes name does not make up n_gpus; not read") for column in degrees]
         once = {column: value for column, value in once.items() if column not in degrees}
-    remarks += [(column, f"{value:.10g}, as the notes say") for column, value in once.items()]
+    by = {"cp": "sp says"} if ranks_of_scheme else {}
+    remarks += [
+        (column, f"{value:.10g}, as {by.get(column, 'the notes say')}") for column, value in once.items()
+    ]
     return replace(cells, numbers={**cells.numbers, **once}, remarks=(*cells.remarks, *remarks))
 
 
@@ -96,8 +109,10 @@ def _degrees_in(notes: str) -> Iterator[tuple[str, float]]:
         names, counts = (re.split(_BETWEEN, part) for part in listed.groups())
         if len(names) == len(counts):
             yield from ((name.lower(), float(count)) for name, count in zip(names, counts, strict=True))
+    for both in all_affirmed(_BOTH_SCHEMES, notes):
+        yield "cp", float(math.prod(int(ranks) for ranks in both.groups() if ranks))
     for column, words in _DEGREES.items():
-        for found in all_affirmed(words, _LISTED.sub(";", notes)):
+        for found in all_affirmed(words, _BOTH_SCHEMES.sub(";", _LISTED.sub(";", notes))):
             if value := float(next(filter(None, found.groups()))):
                 yield column, value
 

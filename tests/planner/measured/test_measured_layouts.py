@@ -252,6 +252,7 @@ class TestLayout:
             ({"schedule": "chimera"}, "1f1b", 1, "names no known schedule"),
             ({"schedule": "gpipe", "pp": 1}, "1f1b", 1, ""),
             ({"notes": "interleaved 1F1B with 4 chunks"}, "1f1b", 4, "4, as the notes say"),
+            ({"notes": "4 virtual stages per GPU"}, "1f1b", 4, "4, as the notes say"),
         ],
     )
     def test_the_schedule_is_read_from_columns_and_notes(

@@ -235,7 +235,7 @@ class TestMetas:
         ("changes", "stage"),
         [
             ({"zero_stage_or_fsdp": "distributed optimizer"}, "1"),
-            ({"zero_stage_or_fsdp": ""}, "1"),
+            ({"zero_stage_or_fsdp": ""}, "2"),
             ({"zero_stage_or_fsdp": "FSDP", "pp": 1, "dp": 1024, "global_batch": 4096}, "3"),
             ({"zero_stage_or_fsdp": "zero3"}, "3"),
         ],

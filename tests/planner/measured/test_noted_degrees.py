@@ -32,6 +32,12 @@ def found(notes: str, **numbers: float) -> dict[str, float]:
         ("tensor-parallel size 4; pipeline_parallel_size=2", {"tp": 4, "pp": 2}),
         ("GBS 1,024, MBS 2", {"global_batch": 1024, "micro_batch": 2}),
         ("global batch of 4M tokens", {"global_batch": 4 * 2**20 / LENGTH}),
+        ("Ulysses 8", {"cp": 8}),
+        ("ring attention, CP=4", {"cp": 4}),
+        ("8-way Ulysses SP, ZeRO-3", {"cp": 8}),
+        ("Ulysses 8 x ring 4", {"cp": 32}),
+        ("local batch size 4; per-GPU batch 4", {"micro_batch": 4}),
+        ("per_device_train_batch_size=2", {"micro_batch": 2}),
     ],
 )
 def test_they_are(notes: str, degrees: dict[str, int]) -> None:
@@ -49,6 +55,15 @@ def test_they_are(notes: str, degrees: dict[str, int]) -> None:
 )
 def test_other_numbers_are_not(notes: str) -> None:
     assert found(notes) == {}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "ranks"),
+    [("Ulysses 8", 8), ("ulysses-4", 4), ("ring, CP 16", 16), ("Ulysses", None), ("8", None)],
+)
+def test_ranks_of_a_sequence_may_stand_beside_their_scheme(scheme: str, ranks: int | None) -> None:
+    cells = with_noted_degrees(Cells(line=2, text={"sp": scheme}, numbers={"n_gpus": 64.0}))
+    assert cells.numbers.get("cp") == ranks
 
 
 def test_columns_take_precedence() -> None:
