@@ -11,7 +11,7 @@ from pydantic import RootModel
 
 from constraints.registry import Constraint
 from constraints.removal import RemovedDesigns
-from planner.explain.violations import Figures
+from planner.layout_figures import Figures
 from planner.recommended.recommendation import Design, Infeasibility
 from simulator.domain.plan import Plan
 from simulator.record import Record

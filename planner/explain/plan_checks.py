@@ -11,13 +11,11 @@ from constraints.registry import CONSTRAINTS, LIMITS, Constraint
 from planner.explain.explanation import Check, State
 from planner.explain.violations import (
     AVAILABILITY,
-    Figures,
     degree_figures,
-    in_words,
-    layout_figures,
     limit_figures,
     physics_figures,
 )
+from planner.layout_figures import Figures, in_words, layout_figures
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable

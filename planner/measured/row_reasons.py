@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from constraints.layout import LAYOUT_RULES, layout_excess
+from constraints.layout import LAYOUT_RULES, LayoutRule, layout_excess
+from planner.layout_figures import broken_rule_text
 from planner.measured.limits import format_reason, speed_reason
 from planner.measured.runs import JobCells, Row, job_cells, job_of, plan_of
 from simulator.domain.job import Job
@@ -24,12 +25,19 @@ _Built = TypeVar("_Built")
 
 
 def reason_against(row: Row) -> str:
-    """Returns why a configuration cannot be simulated; empty where it can."""
-    return reasons_against([row])[0]
+    """Returns why a configuration cannot be simulated, with the values that break rules of layouts; empty where it can."""
+    job, plan = _valid(job_of, row), _valid(plan_of, row)
+    if isinstance(job, str) or isinstance(plan, str):
+        return job if isinstance(job, str) else str(plan)
+    if reason := _run_reason(job, plan):
+        return reason
+    (broken,) = layout_excess(job, PlanTable.from_plans([plan])) != 0.0
+    told = "; ".join(broken_rule_text(job, plan, rule) for rule in _broken_rules(broken))
+    return told or speed_reason(job, plan, _step_time_s(row))
 
 
 def reasons_against(rows: Sequence[Row]) -> list[str]:
-    """Returns the same for several, in order; the layouts of one job are checked as one batch."""
+    """Returns the same for several, in order, without values; the layouts of one job are checked as one batch."""
     jobs: dict[JobCells, Job | str] = {}
     batches: dict[JobCells, dict[int, Plan]] = {}
     reasons: list[str] = []
@@ -47,10 +55,15 @@ def reasons_against(rows: Sequence[Row]) -> list[str]:
     for cells, plans in batches.items():
         job = jobs[cells]
         assert isinstance(job, Job)
-        times_s = [float(rows[position]["step_time_s"] or math.inf) for position in plans]
+        times_s = [_step_time_s(rows[position]) for position in plans]
         for position, reason in zip(plans, _layout_reasons(job, list(plans.values()), times_s), strict=True):
             reasons[position] = reason
     return reasons
+
+
+def _step_time_s(row: Row) -> float:
+    """Returns the measured step, which is of any length where none was measured."""
+    return float(row["step_time_s"] or math.inf)
 
 
 def _valid(build: Callable[[Row], _Built], row: Row) -> _Built | str:
@@ -75,15 +88,14 @@ def _layout_reasons(job: Job, plans: Sequence[Plan], times_s: Sequence[float]) -
     """Returns why each plan cannot have run with its step time; empty for those that can."""
     broken = layout_excess(job, PlanTable.from_plans(plans)) != 0.0
     for plan, of_plan, time_s in zip(plans, broken, times_s, strict=True):
-        yield _broken_rules(of_plan) or speed_reason(job, plan, time_s)
+        rules = "; ".join(rule.sentence for rule in _broken_rules(of_plan))
+        yield rules or speed_reason(job, plan, time_s)
 
 
-def _broken_rules(broken: Booleans) -> str:
+def _broken_rules(broken: Booleans) -> list[LayoutRule]:
     """Returns the rules that a layout breaks, from flags `(len(LAYOUT_RULES),)`."""
     rules = zip(LAYOUT_RULES, broken, strict=True)
-    return "; ".join(
-        rule.sentence for rule, is_broken in rules if is_broken and rule.name not in RULES_OF_LEASING
-    )
+    return [rule for rule, is_broken in rules if is_broken and rule.name not in RULES_OF_LEASING]
 
 
 def _rule_text(field: str, message: str) -> str:

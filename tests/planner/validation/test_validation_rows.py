@@ -426,7 +426,12 @@ class TestRows:
             ({"model": "Foo", "layers": 32}, "hidden is not given"),
             ({"n_gpus": 64, "tp": "", "pp": 5}, "tp is not given, of a run on more than one node"),
             ({"tp": 3, "dp": 8}, "must equal num_gpus"),
-            ({"global_batch": 10}, "must divide global_batch_size"),
+            (
+                {"global_batch": 10},
+                "must divide global_batch_size: data_parallel = 8, micro_batch_size = 1, global_batch_size = 10; nearest "
+                "data_parallel: 5, 10",
+            ),
+            ({"ep": 2}, "expert_parallel = 2, tensor_parallel = 1, context_parallel = 1, data_parallel = 8"),
             ({"gpu": "A100-80GB", "precision": "fp8"}, "a100-sxm4-80gb has only fp16, bf16"),
             ({"usable": "no"}, "marked as unusable"),
             ({"interconnect": "NVL72"}, "h100-sxm5-80gb does not have: at most 8 share a scale-up link"),
