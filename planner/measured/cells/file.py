@@ -17,6 +17,7 @@ from planner.measured.cells.numbers import (
     number_in,
     sequences_in,
     with_point,
+    without_points,
 )
 from planner.measured.cells.table import read_table
 from planner.measured.cells.words import NOTHING_SAID
@@ -206,10 +207,11 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str], *, has_decimal
         ):
             continue
         is_decimal = has_decimal_commas and column not in COUNTS
-        number = number_in(column, with_point(cell) if is_decimal else cell, may_be_0=COUNTS.get(column) == 0)
+        plain = with_point(cell) if is_decimal else without_points(cell) if has_decimal_commas else cell
+        number = number_in(column, plain, may_be_0=COUNTS.get(column) == 0)
         is_of_tokens = number is None or number.value > MOST_SEQUENCES
         if is_of_tokens and column in ("global_batch", "micro_batch"):
-            number = sequences_in(cell, numbers.get("seq_len")) or number
+            number = sequences_in(plain, numbers.get("seq_len")) or number
         rule = _broken_rule(column, cell, None if number is None else number.value)
         if rule and column == PEAK_MEMORY:
             remarks.append((column, f"{rule}; memory is not compared"))
@@ -218,7 +220,8 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str], *, has_decimal
         else:
             numbers[column] = number.value
             is_unsure = has_unsure_comma(cell) and column in (QUANTITIES if is_decimal else _SMALL_QUANTITIES)
-            if is_unsure or not number.is_exact:
+            has_points = plain != cell and not is_decimal
+            if is_unsure or has_points or not number.is_exact:
                 remarks.append((column, f"taken as {number.value:.10g}"))
     return Cells(line=line, text=text, numbers=numbers, problems=tuple(problems), remarks=tuple(remarks))
 

@@ -18,6 +18,8 @@ _IN_TOKENS = re.compile(
 _COMMA = re.compile(r"\s*(\d{1,3}(?:\.\d{3})+|\d+),(\d+)(?![\d.,])")
 _DECIMAL_COMMA = re.compile(r"\s*(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?!\d{3}(?!\d))\d+)(?![\d.,])")
 _UNSURE_COMMA = re.compile(r"\s*\d{1,3},\d{3}(?![\d.,])")
+_THOUSANDS_BY_POINTS = re.compile(r"\s*\d{1,3}(?:\.\d{3})+(?![\d.,]|\s*(?:[kKM](?![a-z])|million))")
+_POINT_SEPARATOR = re.compile(r"(?<=\d)\.(?=\d{3})")
 _BLANK_SEPARATOR = re.compile(r"(?<=\d)[ \u00a0\u2009\u202f](?=\d{3}(?!\d))")
 """Between thousands, as many languages write them: `16 384`."""
 MOST_SEQUENCES = 2**18
@@ -144,6 +146,11 @@ def with_point(cell: str) -> str:
     """Returns a cell with a decimal point in the place of its decimal comma: `7,173`, `1.234,5`."""
     found = _COMMA.match(cell)
     return f"{found[1].replace('.', '')}.{found[2]}{cell[found.end() :]}" if found else cell
+
+
+def without_points(cell: str) -> str:
+    """Returns a count without the points between its thousands, as they stand where commas are decimal marks: `4.096`."""
+    return _POINT_SEPARATOR.sub("", cell) if _THOUSANDS_BY_POINTS.match(cell) else cell
 
 
 def _without_name(column: str, cell: str) -> str:

@@ -65,6 +65,24 @@ def test_whole_numbers_keep_their_separators(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "batch"), [("4.096", "4096"), ("4.194.304 tokens", "1024"), ("4.194M tokens", "1024")]
+)
+def test_points_separate_the_thousands_of_counts_where_commas_are_decimal(
+    tmp_path: Path, written: str, batch: str
+) -> None:
+    (row,) = rows_of(tmp_path, EUROPEAN.replace(";128;", f";{written};"))
+    assert not isinstance(row, Unmodelled), row
+    assert row["global_batch_size"] == batch
+    assert row["remarks"].startswith(f"global_batch = {written!r}: taken as {batch}")
+
+
+def test_points_of_counts_are_refused_where_points_are_decimal(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, TABLE.replace(",128,", ",4.096,"))
+    assert isinstance(row, Unmodelled)
+    assert row.reason == "global_batch = '4.096': must be a whole number, or empty"
+
+
+@pytest.mark.parametrize(
     ("content", "time_s"), [(EUROPEAN, "7.173"), (TABLE.replace("7.173", '"7,173"'), "7173")]
 )
 def test_a_comma_that_may_be_either_is_remarked(tmp_path: Path, content: str, time_s: str) -> None:

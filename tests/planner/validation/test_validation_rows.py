@@ -428,8 +428,10 @@ class TestRows:
             ({"tp": 3, "dp": 8}, "must equal num_gpus"),
             (
                 {"global_batch": 10},
-                "must divide global_batch_size: data_parallel = 8, micro_batch_size = 1, global_batch_size = 10; nearest "
-                "data_parallel: 5, 10",
+                (
+                    "must divide global_batch_size: data_parallel = 8, micro_batch_size = 1, global_batch_size = 10; nearest "
+                    "data_parallel: 5, 10"
+                ),
             ),
             ({"ep": 2}, "expert_parallel = 2, tensor_parallel = 1, context_parallel = 1, data_parallel = 8"),
             ({"gpu": "A100-80GB", "precision": "fp8"}, "a100-sxm4-80gb has only fp16, bf16"),
