@@ -19,6 +19,9 @@ USUAL_NAMES = {
     "v10016gb": "v100-sxm2-16gb",
     "v100sxm216gb": "v100-sxm2-16gb",
     "v100pcie": "v100-pcie-32gb",
+    "v100s": "v100s-pcie-32gb",
+    "v100s32gb": "v100s-pcie-32gb",
+    "v100spcie": "v100s-pcie-32gb",
     "a100": "a100-sxm4-80gb",
     "a100sxm": "a100-sxm4-80gb",
     "a100sxm4": "a100-sxm4-80gb",
@@ -40,9 +43,16 @@ USUAL_NAMES = {
     "h100nvl": "h100-nvl-94gb",
     "h200": "h200-sxm-141gb",
     "h200sxm": "h200-sxm-141gb",
+    "h200nvl": "h200-nvl-141gb",
     "h800": "h800-sxm5-80gb",
     "h800sxm": "h800-sxm5-80gb",
+    "h800pcie": "h800-pcie-80gb",
     "h20": "h20-sxm-96gb",
+    "h20141gb": "h20-sxm-141gb",
+    "h203e": "h20-sxm-141gb",
+    "h203e141gb": "h20-sxm-141gb",
+    "l40s": "l40s-pcie-48gb",
+    "l40s48gb": "l40s-pcie-48gb",
     "b200": "b200-sxm-180gb",
     "b200sxm": "b200-sxm-180gb",
     "b300sxm": "b300",
@@ -104,7 +114,7 @@ _BARE_MEMORY = re.compile(
 )
 """A memory without its unit behind a card of NVIDIA, as in `A100-80` or `a100-sxm-80`."""
 _FORM = re.compile(
-    r"[\s_(,-]+(SXM\d?|OAM|custom|HBM\d?e?|Tensor[\s_-]?Core|GPUs?|HGX|DGX(?:-?[12]H?)?|NVLink\d?|NVSwitch|Superchips?)"
+    r"[\s_(,-]+(SXM\d?|OAM|custom|HBM\d?e?|Tensor[\s_-]?Core|(?:\d{1,2}-)?GPUs?|HGX|DGX(?:-?[12]H?)?|NVLink\d?|NVSwitch|Superchips?)"
     r"(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
@@ -114,8 +124,8 @@ _COUNT = re.compile(
     r"|(?<=\d)(?<!NVL\d\d)\s*[x\u00d7*]\s*\d+\s*$"
 )
 """How many there are of a device, before or behind its name."""
-_PLURAL = re.compile(r"(?<=\d)s\b")
-"""As in `H100s`; `V100S` is another card."""
+_PLURAL = re.compile(r"(?<=\d)(?<!\bl40)s\b")
+"""As in `H100s`; `V100S` and `L40S` are other cards than those without the letter."""
 _DOMAIN = re.compile(r"[\s_-]+NVL(\d{1,3})(?:x(\d))?\b(?:\s+racks?\b)?", re.IGNORECASE)
 _ASIDE = re.compile(r"\s*\(([^()]*)\)")
 """A word behind a name, in brackets: another name, a machine, or what one of them is."""
@@ -177,7 +187,9 @@ def _readings(name: str) -> tuple[str, ...]:
         _DEVICE.sub("", _GENERATION.sub(r"TPU \1", _INSTANCE.sub(r"\1", _COUNT.sub("", each))))
         for each in (around, *aside)
     ]
-    return (name, around, *aside, *shorter)
+    memories = (_MEMORY.search(each) for each in aside)
+    sized = [f"{around} {memory[1]}GB" for memory in memories if memory]
+    return (name, *sized, around, *aside, *shorter)
 
 
 def _spellings(name: str) -> tuple[str, ...]:

@@ -623,6 +623,14 @@ class TestAccelerators:
             ("NVIDIA H100 64GB HBM2e", "h100-sxm5-64gb"),
             ("NVIDIA H100 NVL (94 GB HBM3, PCIe)", "h100-nvl-94gb"),
             ("H100 PCIe 94GB", "h100-nvl-94gb"),
+            ("HGX H100 8-GPU", "h100-sxm5-80gb"),
+            ("A100 (Perlmutter, 40GB)", "a100-sxm4-40gb"),
+            ("Tesla V100S-PCIE-32GB", "v100s-pcie-32gb"),
+            ("H20-3e 141GB", "h20-sxm-141gb"),
+            ("NVIDIA H200 NVL", "h200-nvl-141gb"),
+            ("H800 PCIe 80GB", "h800-pcie-80gb"),
+            ("8x L40S", "l40s-pcie-48gb"),
+            ("l40s", "l40s-pcie-48gb"),
             ("GH200-144GB", "gh200-144gb"),
             ("H100 (a3-megagpu-8g)", "h100-sxm5-80gb"),
             ("2x8 H100", "h100-sxm5-80gb"),
@@ -703,7 +711,7 @@ class TestAccelerators:
         ("written", "known"),
         [
             ("A100-96GB", "a100-sxm4-80gb (80 GiB)"),
-            ("H20-141GB", "h20-sxm-96gb (96 GiB)"),
+            ("H20-64GB", "h20-sxm-96gb (96 GiB)"),
         ],
     )
     def test_another_memory_is_another_accelerator(self, tmp_path: Path, written: str, known: str) -> None:

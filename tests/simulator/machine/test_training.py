@@ -102,6 +102,11 @@ class TestClock:
         unmeasured = chip.model_copy(update={"measured_bf16_flop_per_s": None})
         assert transferred_clock(unmeasured) == pytest.approx((750 / 1307 / (700 / 989)) ** 0.5)
 
+    def test_dies_of_mi250x_run_no_faster_than_their_measured_products(self) -> None:
+        # 147.0 of 191.5 TFLOP/s; their power alone would allow 1.44 times Hopper's clock.
+        assert transferred_clock(catalog.accelerator("mi250x-gcd")) == 1.0
+        assert transferred_clock(catalog.accelerator("mi250x")) == 1.0
+
     def test_a_clock_that_stays_loses_no_more_than_that_of_ampere(self) -> None:
         chip = catalog.accelerator("tpu-v5e")
         constants = training_constants()
