@@ -15,7 +15,7 @@ from planner.measured.frameworks.habits import Habits
 from planner.measured.hardware.dies import counted_by_rank
 from planner.measured.hardware.nodes import MeasuredNode, accelerator_of, node_of
 from planner.measured.layout.noted_degrees import with_noted_degrees
-from planner.measured.layout.sharding import with_tensor_degree
+from planner.measured.layout.sharding import with_noted_sharding, with_tensor_degree
 from planner.measured.named import remark_named
 from planner.measured.software.run_software import RunSetting
 from planner.measured.software.told_habits import told_habits
@@ -39,7 +39,7 @@ def setting_of(written: Cells) -> RunSetting:
         CannotModelError: it is broken, is not pretraining of a decoder, or uses a number format without constants.
         InputError: words are not understood, and without them the row could be mistaken for something else.
     """
-    cells = counted_by_rank(with_noted_degrees(with_tensor_degree(written)))
+    cells = counted_by_rank(with_noted_degrees(with_tensor_degree(with_noted_sharding(written))))
     told = Told(cells)
     leave_out_unknown_words(told)
     _refuse_broken(cells)

@@ -36,7 +36,7 @@ _THOUSANDS = ("vocab", "tokens_per_s_per_gpu")
 _SPANS = ("seq_len", "window")
 """Columns of tokens that are powers of two more often than not."""
 LEAST_DIGITS = 2
-_DEVICES = (("gpus?|cards?|chips?|devices?|accelerators?", 1.0),)
+_DEVICES = (("gpus?|cards?|chips?|devices?|accelerators?|[htn]pus?", 1.0),)
 _TOKENS = (("tokens?", 1.0),)
 _SEQUENCES = (("seqs?|sequences?|samples?", 1.0),)
 _WAYS = (("-? ?ways?|ranks?", 1.0),)

@@ -31,7 +31,11 @@ _SIZES = r"(?:[-_ ](?:size|degree))?(?: of)?"
 def _words_of(column: str) -> re.Pattern[str]:
     """Returns how one degree is written: `TP8`, `tp = 8`, `tensor parallel size 8`, `8-way TP`."""
     parallel = rf"{_LONG_NAMES[column]}[-_ ](?:model[-_ ])?parallel(?:ism)?"
-    scheme = r"|\b(?:ulysses|ring)(?:[- ](?:attention|sp|cp))?" if column == "cp" else ""
+    scheme = (
+        r"|\b(?:ulysses|ring)(?:[-_ ](?:attention|sp|cp|sequence[-_ ]parallel(?:ism)?))?"
+        if column == "cp"
+        else ""
+    )
     name = rf"(?:(?<![a-wyz]){column}|\b{parallel}{scheme}){_SIZES}"
     way = rf"\b(\d{{1,5}})[- ]way (?:{column}\b|{parallel}{scheme})"
     stages = r"|\b(\d{1,3})[- ](?:pipeline[- ]stages\b|stage pipeline)" if column == "pp" else ""

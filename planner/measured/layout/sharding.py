@@ -9,7 +9,14 @@ from math import lcm
 from planner.input.problems import shown
 from planner.measured.cells.file import Cells
 from planner.measured.cells.told import Told
-from planner.measured.cells.words import NOTHING_SAID, affirmed, affirmed_number, first_affirmed, is_denied
+from planner.measured.cells.words import (
+    NOTHING_SAID,
+    affirmed,
+    affirmed_number,
+    first_affirmed,
+    is_denied,
+    of_this_run,
+)
 from planner.measured.frameworks.names import is_automodel, is_torchtitan
 from simulator.domain.model import ShardedCopies
 from simulator.errors import InputError, Problem
@@ -53,7 +60,7 @@ _SOME_STAGE = re.compile(
     r"|^(yes|true|on|\u2713|\u2714)$"
 )
 """Words for sharding that leave open what is sharded."""
-_IN_GROUPS = r"(?:shard(?:ing|ed)?(?:[- ]groups?(?: of)?|[- ]size)?|\bmics|hybrid[- _]?zero)"
+_IN_GROUPS = r"(?:shard(?:ing|ed)?(?:[- ]groups?(?: of)?|[-_ ](?:size|degree))?|\bmics|hybrid[- _]?zero)"
 _GROUP_RANKS = re.compile(
     rf"{_IN_GROUPS}(?![ _=:]*-1)[ _=:(-]*(\d+)\b(?!\.\d| ?nodes?\b)|hsdp\W{{0,3}}\d+ ?x ?(\d+)"
     r"|(?<![a-z])(?<!dcn_)fsdp(?:[- _]?[12])?(?:[- ]axis|[- ]size|_parallelism)?[ =:(]+([4-9]|\d{2,})\b(?!\.\d| ?nodes?\b)"
@@ -76,6 +83,12 @@ _SHARDING = re.compile(r"zero|shard|[fh]sdp|distributed|dist[- _]?opt")
 _DIGIT = re.compile(
     r"(?<!hybrid[- _])(?:zero|stage)[- _=:]*(\d+)(?!\d*b\b)|(?:zero|stage)[- _=:]*([0-3])\b|\bz-?([0-3])\b|^(\d+)(?:\.0+)?$"
 )
+_NOTED = re.compile(
+    r"\bzero[-_ ]?(?:stage[-_ ]?)?[1-3]\b(?![-\w])|\bhsdp\b(?: \(?\d+ ?x ?\d+\)?)?"
+    r"|\b(?:hybrid_shard|full_shard|shard_grad_op)\b|\bici_fsdp_parallelism ?= ?\d+|\bfsdp[12]?\b",
+    re.IGNORECASE,
+)
+"""What notes call sharding where no column does."""
 _FSDP_2 = re.compile(
     r"^(?!.*(megatron|simple_?fsdp)).*(fsdp[- _]?2\b(?!\.)|fully_shard\b|torchtitan|torchtune|automodel|\blingua\b|olmo-?core)"
 )
@@ -191,6 +204,15 @@ def with_tensor_degree(cells: Cells) -> Cells:
         return cells
     remark = (COLUMN, f"tensor parallelism of {found[1]}, as it says")
     return replace(cells, numbers={**cells.numbers, "tp": float(found[1])}, remarks=(*cells.remarks, remark))
+
+
+def with_noted_sharding(cells: Cells) -> Cells:
+    """Returns a row with the sharding that its notes name, where its column is empty."""
+    found = affirmed(_NOTED, of_this_run(cells.text.get("notes", "")))
+    if found is None or cells.text.get(COLUMN, "").lower() not in NOTHING_SAID:
+        return cells
+    remark = (COLUMN, f"{found[0]}, as the notes say")
+    return replace(cells, text={**cells.text, COLUMN: found[0]}, remarks=(*cells.remarks, remark))
 
 
 def told_shard_ranks(told: Told, *, replicas: int, node_ranks: int, context: int) -> int | None:

@@ -10,18 +10,19 @@ from planner.measured.cells.words import affirmed, all_affirmed, first_affirmed
 from planner.measured.recomputation.module_names import CORE_WORDS, listed_modules, named_modules
 from planner.measured.recomputation.recomputed import ANYTHING, NOTHING, Recomputed
 
-_AGAIN = r"(?:recompute|recomputation|remat|checkpointing)\b"
+_AGAIN = r"(?:recompute|recomputation|remat|checkpointing|ac)\b"
 _SAID_BEHIND = rf"\b(?:{_AGAIN}|recompute[-_ ](?:granularity|mode)\b)[ :='\"]+"
 _OTHER_FULL = r"(?![-_ ]?(?:iteration|fine|shard|param|batch|precision|sft|model|network|graph))"
 """What `full` does not belong to if it stands before it: `recompute: full-iteration graphs`."""
 _KINDS: tuple[tuple[str, Literal["full", "selective"]], ...] = (
     (rf"\bselective[- ](?:activation[- ])?{_AGAIN}|{_SAID_BEHIND}selective\b", "selective"),
     (rf"\bfull[- ](?:activation[- ])?{_AGAIN}|{_SAID_BEHIND}full\b{_OTHER_FULL}", "full"),
-    (r"\b(?:activation|gradient)[- ]checkpointing\b", "full"),
+    (r"\b(?:activation|gradient)[-_ ]checkpointing\b", "full"),
 )
 """Kinds by their words before or behind the word for recomputation; checkpointing alone is that of whole layers."""
 _NONE = re.compile(
-    rf"(?:^|[;,])\s*(?:no|without) (?:(?:activation|gradient)[- ])?{_AGAIN}|\b(?:activation|gradient)[- ]checkpointing:? off\b",
+    rf"(?:^|[;,])\s*(?:no|without) (?:(?:activation|gradient)[- ])?{_AGAIN}"
+    r"|\b(?:(?:activation|gradient)[-_ ]checkpointing|ac)[:=]? ?(?:off|none|false)\b",
     re.IGNORECASE,
 )
 _MODULES = re.compile(r"(?:recompute[ _-]?modules?|selective recompute\w* of)\b[^;.]*", re.IGNORECASE)

@@ -440,6 +440,26 @@ class TestWholeModels:
         assert (row["expert_parallel"], row["software"]) == ("1", "DeepSpeed")
 
 
+class TestNotedSharding:
+    @pytest.mark.parametrize(
+        ("notes", "stage", "ranks"),
+        [
+            ("HSDP 2x32, compile", "3", "32"),
+            ("DeepSpeed ZeRO-2", "2", ""),
+            ("FSDP2 + AC selective", "3", ""),
+            ("no ZeRO-3; 13% faster than FSDP", "1", ""),
+            ("ZeRO-Offload", "1", ""),
+        ],
+    )
+    def test_it_counts_where_no_column_says_any(
+        self, tmp_path: Path, notes: str, stage: str, ranks: str
+    ) -> None:
+        row = simulated_row(tmp_path, {**RUN, "n_gpus": 64, "tp": 1, "pp": 1, "notes": notes})
+        assert (row["zero_stage"], row["shard_ranks"]) == (stage, ranks)
+        told = simulated_row(tmp_path, {**RUN, "zero_stage_or_fsdp": "ZeRO-1", "notes": notes})
+        assert told["zero_stage"] == "1"
+
+
 class TestGroups:
     @pytest.mark.parametrize(
         ("cells", "ranks"),

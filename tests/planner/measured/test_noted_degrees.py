@@ -59,7 +59,14 @@ def test_other_numbers_are_not(notes: str) -> None:
 
 @pytest.mark.parametrize(
     ("scheme", "ranks"),
-    [("Ulysses 8", 8), ("ulysses-4", 4), ("ring, CP 16", 16), ("Ulysses", None), ("8", None)],
+    [
+        ("Ulysses 8", 8),
+        ("ulysses-4", 4),
+        ("ulysses_sequence_parallel_size=4", 4),
+        ("ring, CP 16", 16),
+        ("Ulysses", None),
+        ("8", None),
+    ],
 )
 def test_ranks_of_a_sequence_may_stand_beside_their_scheme(scheme: str, ranks: int | None) -> None:
     cells = with_noted_degrees(Cells(line=2, text={"sp": scheme}, numbers={"n_gpus": 64.0}))
