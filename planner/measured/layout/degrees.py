@@ -20,6 +20,8 @@ MOST_ADDED_LAYERS_FRACTION = 0.1
 """Share of layers that may be added to a pipeline of uneven stages, so that every stage is as full as the fullest."""
 TENSOR_DEGREES = (1, 2, 4, 8)
 """Possible tensor-parallel degrees of a run that does not state its own."""
+LEAST_TENSOR_DEGREES = tuple(sorted(factor * 2**power for factor in (1, 3) for power in range(12)))
+"""Possible tensor-parallel degrees of a run with FSDP and fewer sequences than accelerators: also those of 6,144 chips."""
 GRADIENTS_STAGE = 2
 """Of ZeRO: DeepSpeed and Colossal-AI refuse pipelines with it (`PipelineEngine`, `HybridParallelPlugin`), so that a run which
 names it, and neither `tp` nor `pp`, has replicas alone."""
@@ -199,15 +201,21 @@ def _least_tensor(told: Told, num_gpus: int) -> int:
     batch = told.cells.count("global_batch")
     if batch is None or told.cells.count("tp") or told.cells.count("dp"):
         return 1
-    most = batch * (told.cells.count("pp") or 1) * (told.cells.count("cp") or 1)
-    tensor = 1
-    while num_gpus > most * tensor:
-        tensor *= 2
-    if tensor > 1:
-        told.remark(
-            "global_batch", f"of fewer sequences than accelerators: tensor parallelism of {tensor} is assumed"
-        )
+    ranks = (told.cells.count("pp") or 1) * (told.cells.count("cp") or 1)
+    least = -(-num_gpus // (batch * ranks))
+    if least == 1:
+        return 1
+    enough = (tensor for tensor in LEAST_TENSOR_DEGREES if tensor >= least)
+    whole = (tensor for tensor in enough if _shares_out(batch, num_gpus, tensor * ranks))
+    tensor = next(whole, 1 << (least - 1).bit_length())
+    meaning = f"of fewer sequences than accelerators: tensor parallelism of {tensor} is assumed"
+    told.remark("global_batch", meaning)
     return tensor
+
+
+def _shares_out(batch: int, num_gpus: int, ranks: int) -> bool:
+    """Returns whether replicas of so many ranks make up a run and share its batch evenly."""
+    return num_gpus % ranks == 0 and batch % (num_gpus // ranks) == 0
 
 
 def open_degrees(told: Told, num_layers: int, num_experts: int | None) -> tuple[Mapping[str, int], ...]:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from planner.measured.fitting_choices import with_room
+from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import compare
-from tests.planner.measured_rows import RUN, simulated_row
+from tests.planner.measured_rows import RUN, simulated_row, written
 
 TPU: Mapping[str, object] = {
     **RUN,
@@ -71,6 +72,18 @@ class TestTpus:
         row = simulated_row(tmp_path, {**TPU, "gpu": "TPU v5p", "n_gpus": gpus, "global_batch": batch})
         assert row["tensor_parallel"] == tensor
         assert ("fewer sequences" in row["remarks"]) is (tensor != "1")
+
+    @pytest.mark.parametrize(
+        ("chips", "batch", "tensor", "replicas"),
+        [(6144, 2048, "3", "2048"), (4096, 3072, "4", "1024")],  # the batches of PaLM and of Gopher
+    )
+    def test_their_replicas_share_the_batch_evenly(
+        self, tmp_path: Path, chips: int, batch: int, tensor: str, replicas: str
+    ) -> None:
+        cells = {**TPU, "gpu": "TPU v4", "n_gpus": chips, "global_batch": batch}
+        (row,) = read_measured(written(tmp_path, {**cells, "layers": 118, "hidden": 18432, "heads": 48}))
+        assert not isinstance(row, Unmodelled), row
+        assert (row["tensor_parallel"], row["data_parallel"]) == (tensor, replicas)
 
     def test_what_needs_least_stands_in_where_nothing_fits(self, tmp_path: Path) -> None:
         cells = {**TPU, "model": "llama-3.1-405b", "seq_len": 32768, "micro_batch": 2, "step_time_s": 9000}
