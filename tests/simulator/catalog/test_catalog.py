@@ -117,8 +117,10 @@ def test_accelerators_of_at_least_twenty_kinds_are_there() -> None:
 
 def test_cards_are_those_that_their_makers_sell_for_a_slot_of_pcie() -> None:
     cards = {name for name in ACCELERATORS if catalog.is_pcie_card(name)}
-    a100_and_h100 = {"a100-pcie-40gb", "a100-pcie-80gb", "h100-pcie-80gb", "h100-nvl-94gb"}
-    assert cards == a100_and_h100 | {"v100-pcie-16gb", "v100-pcie-32gb"}
+    volta = {"v100-pcie-16gb", "v100-pcie-32gb", "v100s-pcie-32gb"}
+    ampere_and_ada = {"a100-pcie-40gb", "a100-pcie-80gb", "l40s-pcie-48gb"}
+    hopper = {"h100-pcie-80gb", "h100-nvl-94gb", "h800-pcie-80gb", "h200-nvl-141gb"}
+    assert cards == volta | ampere_and_ada | hopper
 
 
 def test_rack_scale_systems_have_link_domains_larger_than_a_node() -> None:
