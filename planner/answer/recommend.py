@@ -213,6 +213,7 @@ def _answer(
         capplan_version=software_tags()["capplan_version"],
         catalog_hash=catalog_hash(),
         job=job.name,
+        job_hash=job_hash(job),
         seed=seed,
         created_at=now.isoformat(timespec="seconds"),
         status=_status(result, infeasibility),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from planner.recommended.recommendation import Design, Recommendation
 from simulator.domain.job import Job
+from studies.files.identity import job_hash
 
 
 def other_job(job: Job, answer: Recommendation) -> str:
@@ -18,6 +19,8 @@ def other_job(job: Job, answer: Recommendation) -> str:
     if strange:
         where = f" in {strange.region}" if strange.region else ""
         return f"uses {strange.accelerator}{where} as offers[{strange.plan.offer}], which job {job.name} does not offer"
+    if answer.job_hash not in ("", hash_here := job_hash(job)):
+        return f"has the job_hash {answer.job_hash}, not {hash_here} of job {job.name}"
     return ""
 
 

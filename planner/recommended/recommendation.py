@@ -218,7 +218,7 @@ class MlflowRecord(Record):
 class Recommendation(Record):
     """The answer to a job."""
 
-    schema_version: int = 1
+    schema_version: Literal[1] = 1
     """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
     """Version that answered."""
@@ -226,6 +226,8 @@ class Recommendation(Record):
     """Content of the catalogue that was used."""
     job: str
     """Name of the job."""
+    job_hash: str = ""
+    """Hash of the job with every name resolved, as in MLflow; empty in answers of older versions."""
     seed: int
     """Seed of search and replays."""
     created_at: str

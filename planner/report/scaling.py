@@ -225,12 +225,12 @@ def _chosen(best: Design, value: float, quantity: Quantity) -> LinePoint:
 def curve_title(curve: _Curve) -> str:
     """Returns what a curve of times shows, in words."""
     end = curve.end_of_gain
-    if end is None and not curve.has_doubles:
+    if end is None:
         (fewest, most_days), (most, fewest_days) = curve.runs[0], curve.runs[-1]
         sizes = f"{human.count(fewest)} to {human.count(most)} {curve.accelerator}"
+        if curve.has_doubles:
+            return f"Every doubling pays off from {sizes}"
         return f"{sizes}: {text(most_days, 'days')} to {text(fewest_days, 'days')}"
-    if end is None:
-        return f"Doubling pays off up to {human.count(curve.runs[-1][0])} {curve.accelerator}"
     return f"Beyond {human.count(end)} {curve.accelerator}, doubling barely pays off"
 
 

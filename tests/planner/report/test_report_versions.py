@@ -71,6 +71,7 @@ MIXED: dict[str, Callable[[dict[str, Any]], object]] = {
     ].update(offer=7),
     r"uses gaudi3 in": lambda answer: answer["front"][0].update(accelerator="gaudi3"),
     r"in nowhere as offers": lambda answer: answer["recommendation"].update(region="nowhere"),
+    r"has the job_hash 0123, not [0-9a-f]{16} of job llama-8b": lambda answer: answer.update(job_hash="0123"),
 }
 
 
@@ -80,6 +81,14 @@ def test_an_answer_beside_the_job_of_another_one_is_refused(rule: str, tmp_path:
     with pytest.raises(InputError, match=rf"recommendation\.json .*{rule}"):
         report_of_folder(folder)
     with pytest.raises(InputError, match=rf"recommendation\.json .*{rule}"):
+        read_side(str(folder))
+
+
+def test_an_answer_in_a_form_of_later_versions_is_refused(tmp_path: Path) -> None:
+    folder = changed(tmp_path, lambda answer: answer.update(schema_version=99))
+    with pytest.raises(InputError, match="no answer of this version of capplan"):
+        report_of_folder(folder)
+    with pytest.raises(InputError, match="not an answer of this version of capplan"):
         read_side(str(folder))
 
 
