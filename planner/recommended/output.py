@@ -40,9 +40,22 @@ SINGLE_FIGURES = (
 FRONT_FIGURES = ("design_id", "accelerator", "node", "num_nodes", *SINGLE_FIGURES, "memory_capacity_bytes")
 
 
+_WRITTEN = (
+    ANSWER_FILE,
+    "designs.parquet",
+    f"{FRONT_FILE}.csv",
+    f"{FRONT_FILE}.parquet",
+    JOB_FILE,
+    PAGE_FILE,
+)
+"""Every file that an answer may have."""
+
+
 @contextmanager
 def output_folder(folder: Path) -> Iterator[Path]:
     """Makes the folder for an answer; inside the context no other process writes one there.
+
+    An interrupt takes its files away, so that the same command can be run again.
 
     Raises:
         InputError: it cannot be made or written to, or holds a file of the name of one that is to be written.
@@ -52,7 +65,12 @@ def output_folder(folder: Path) -> Iterator[Path]:
     busy = "is in use by another process: choose another folder"
     with held(lock_of(folder / ANSWER_FILE), f"output folder {folder}", busy):
         _check_free(folder)  # now that nobody else can fill it
-        yield folder
+        try:
+            yield folder
+        except KeyboardInterrupt:
+            for name in _WRITTEN:
+                (folder / name).unlink(missing_ok=True)
+            raise
 
 
 def _make(folder: Path) -> None:
@@ -68,9 +86,7 @@ def _make(folder: Path) -> None:
 
 
 def _check_free(folder: Path) -> None:
-    fronts = (f"{FRONT_FILE}.csv", f"{FRONT_FILE}.parquet")
-    names = (ANSWER_FILE, "designs.parquet", *fronts, JOB_FILE, PAGE_FILE)
-    taken = [name for name in names if (folder / name).exists()]
+    taken = [name for name in _WRITTEN if (folder / name).exists()]
     if taken:
         rule = f"already contains {taken[0]}, and files are never overwritten: choose another folder"
         raise _problem(folder, rule)

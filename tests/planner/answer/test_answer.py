@@ -25,6 +25,7 @@ from simulator.domain.plan import CheckpointScheme
 from simulator.domain.search_options import Algorithm
 from simulator.errors import InputError, StudyError, TrackingError
 from studies.files.design_log import read_designs
+from studies.progress import Progress
 from studies.tracking.tracker import StudyTracker
 from tests.studies.study_jobs import small_job, with_h100_rent, with_limits
 
@@ -164,6 +165,19 @@ def test_a_folder_of_an_answer_that_was_interrupted_before_any_design_can_be_use
     assert (answer.status, answer.num_evaluated) == ("interrupted", 0)
     assert list(tmp_path.iterdir()) == []
     assert answer_to(job, output=tmp_path, with_report=False).status == "recommended"
+
+
+def test_an_interrupt_leaves_nothing_of_an_answer_in_its_folder(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+
+    def interrupted(progress: Progress) -> None:
+        if progress.stage.startswith("refin"):  # something was simulated
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        answer_to(job, output=tmp_path, progress=interrupted)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert answer_to(job, output=tmp_path).status == "recommended"
 
 
 @pytest.mark.parametrize(
