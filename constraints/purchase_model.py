@@ -14,7 +14,7 @@ running jobs alone, with the idle power of their nodes, stay within power_w.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Literal
 
@@ -68,6 +68,23 @@ def cheapest(problem: PurchaseProblem, *, effort: float) -> Solution:
         cost_usd=cost,
         bound_usd=bound,
     )
+
+
+def least_capital_usd(problem: PurchaseProblem, *, effort: float) -> int | None:
+    """Returns the least capital with which a choice keeps every other rule; `None` if no such choice was found.
+
+    Args:
+        problem: the jobs and the capacity that is available, with or without a limit on capital.
+        effort: deterministic seconds of the solver, as for `cheapest`; if they end early, less capital may be enough.
+    """
+    from ortools.sat.python import cp_model
+
+    built = _Model.of(replace(problem, capital_usd=None))
+    built.model.minimize(built.capital_usd())
+    solver = exact_solver()
+    solver.parameters.max_deterministic_time = effort
+    is_found = solver.solve(built.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    return round(solver.objective_value) if is_found else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,21 +258,25 @@ class _Model:
         ]
         self.model.add_cumulative(self.intervals, in_use, self.problem.power_w)
 
-    def _add_money(self) -> None:
-        problem = self.problem
-        lots = [
+    def capital_usd(self) -> cp_model.LinearExprT:
+        """Upfront capital of the nodes of all lots."""
+        return sum(lot.capital_usd_per_node * nodes for lot, nodes in self._lots())
+
+    def _lots(self) -> list[tuple[Lot, cp_model.IntVar]]:
+        return [
             (lot, nodes)
-            for pool, variables in zip(problem.pools, self.lot_nodes, strict=True)
+            for pool, variables in zip(self.problem.pools, self.lot_nodes, strict=True)
             for lot, nodes in zip(pool.lots, variables, strict=True)
         ]
+
+    def _add_money(self) -> None:
+        problem = self.problem
         runs = [way.usd * taken for way, taken in zip(problem.ways, self.is_taken, strict=True)]
-        cost = sum([*(lot.usd_per_node * nodes for lot, nodes in lots), *runs, *self._staff_usd()])
+        cost = sum([*(lot.usd_per_node * nodes for lot, nodes in self._lots()), *runs, *self._staff_usd()])
         if problem.budget_usd is not None:
             self.model.add(cost <= problem.budget_usd)
         if problem.capital_usd is not None:
-            self.model.add(
-                sum(lot.capital_usd_per_node * nodes for lot, nodes in lots) <= problem.capital_usd
-            )
+            self.model.add(self.capital_usd() <= problem.capital_usd)
         self.model.minimize(cost)
 
     def _staff_usd(self) -> list[cp_model.IntVar]:

@@ -8,12 +8,12 @@ lots, terms and dates (`constraints.purchase_model`), and every figure of the an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from constraints.purchase_model import Solution, Status, cheapest
+from constraints.purchase_model import Solution, Status, cheapest, least_capital_usd
 from constraints.purchase_problem import (
     Choice,
     PoolKind,
@@ -22,9 +22,10 @@ from constraints.purchase_problem import (
     site_power_w,
     staff_usd,
 )
+from constraints.relaxation import rounded_up
 from planner import __version__
 from planner.input.arguments import check_kind, check_seed, path_given
-from planner.purchase.fleet import Fleet
+from planner.purchase.fleet import Fleet, FleetLimits
 from planner.purchase.notes import notes_of, slack_notes
 from planner.purchase.plan import Acquisition, BindingRule, PurchasePlan, ScheduledRun
 from planner.purchase.prices import NodePrices, node_prices, prices_by_size
@@ -96,6 +97,7 @@ def _plan(
         all_buy_usd=only["all_buy_usd"].cost_usd,
         binding=_binding(question, solution) if choice else (),
         conflict=conflict.rules,
+        enough=conflict.enough,
         undecided=(*(name for name, one in only.items() if one.status == "unknown"), *conflict.undecided),
         num_designs={
             job.name: len({id(one) for one in question.pooled.candidates if one.job == index})
@@ -134,11 +136,15 @@ class _Question:
     @cached_property
     def pooled(self) -> PooledProblem:
         """The problem of the model."""
+        return self.pooled_under(self.fleet.limits)
+
+    def pooled_under(self, limits: FleetLimits) -> PooledProblem:
+        """The problem under other limits."""
         prices = [
             prices_by_size(self.fleet, jobs[0], offer)
             for offer, jobs in zip(self.fleet.offers, self.jobs, strict=True)
         ]
-        return pooled_problem(self.fleet, prices, self.candidates)
+        return pooled_problem(self.fleet.model_copy(update={"limits": limits}), prices, self.candidates)
 
     def prices_among(self, pool: int, num_nodes: int) -> NodePrices:
         """What a node of a pool costs and emits that is one of so many."""
@@ -183,6 +189,8 @@ class _Conflict:
     """All of them."""
     undecided: tuple[str, ...] = ()
     """Those for which neither a plan without them was found nor a proof that there is none."""
+    enough: Mapping[str, float] = field(default_factory=dict)
+    """Least value of each limit on money among them that is enough by itself, by its name among `FleetLimits`."""
 
 
 def _conflict(question: _Question, effort: float) -> _Conflict:
@@ -201,7 +209,28 @@ def _conflict(question: _Question, effort: float) -> _Conflict:
         else:
             kept[str(rule)] = status
     undecided = tuple(rule for rule, status in kept.items() if status == "unknown")
-    return _Conflict(rules=tuple(kept) or _too_short(question), undecided=undecided)
+    return _Conflict(
+        rules=tuple(kept) or _too_short(question),
+        undecided=undecided,
+        enough=_enough_money(question, kept, effort),
+    )
+
+
+def _enough_money(question: _Question, conflict: Collection[str], effort: float) -> dict[str, float]:
+    """The least value of each limit on money in a conflict with which there is a plan, everything else unchanged."""
+    problem, least = question.pooled.problem, dict[str, int | None]()
+    if "fleet_budget_usd" in conflict:
+        least["budget_usd"] = cheapest(replace(problem, budget_usd=None), effort=effort).cost_usd
+    if "capital_usd" in conflict:
+        least["capital_usd"] = least_capital_usd(problem, effort=effort)
+    found = {name: rounded_up(usd) for name, usd in least.items() if usd is not None}
+    return {name: usd for name, usd in found.items() if _has_plan(question, {name: usd}, effort)}
+
+
+def _has_plan(question: _Question, changes: Mapping[str, float], effort: float) -> bool:
+    """Whether there is a plan under changed limits, among the designs that are considered under these."""
+    limits = question.fleet.limits.model_copy(update=changes)
+    return cheapest(question.pooled_under(limits).problem, effort=effort).choice is not None
 
 
 def _too_short(question: _Question) -> tuple[str, ...]:

@@ -29,6 +29,9 @@ def show_purchase(plan: PurchasePlan, console: Console) -> None:
     if plan.conflict:
         title(console, "Conflicting constraints")
         sentences(console, list(_conflict_sentences(plan)))
+    if plan.enough:
+        title(console, "What would help")
+        sentences(console, list(_enough_sentences(plan)))
     if plan.notes:
         title(console, "Notes")
         sentences(console, plan.notes)
@@ -119,6 +122,11 @@ def _conflict_sentences(plan: PurchasePlan) -> Iterator[str]:
             if rule in plan.undecided
             else rule
         )
+
+
+def _enough_sentences(plan: PurchasePlan) -> Iterator[str]:
+    for name, usd in plan.enough.items():
+        yield f"limits.{name} = {human.no_less(usd)} ({human.dollars(usd)}), everything else unchanged"
 
 
 def _binding_sentences(plan: PurchasePlan) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from constraints.purchase_model import cheapest
+from constraints.purchase_model import cheapest, least_capital_usd
 from constraints.purchase_problem import (
     Choice,
     Lot,
@@ -128,6 +128,14 @@ def test_no_choice_is_cheaper_and_none_is_found_only_where_there_is_none(problem
         assert solution.status == "optimal"
         assert solution.bound_usd == solution.cost_usd == cost_usd(problem, solution.choice)
         assert broken_rules(problem, solution.choice) == ()
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems())
+def test_no_choice_takes_less_capital(problem: PurchaseProblem) -> None:
+    free = replace(problem, capital_usd=None)
+    needed = [capital_usd(free, choice) for choice in every_choice(free) if not broken_rules(free, choice)]
+    assert least_capital_usd(problem, effort=EFFORT) == min(needed, default=None)
 
 
 # One job of two nodes and ten hours, on nodes that are bought in two lots or on rented ones.

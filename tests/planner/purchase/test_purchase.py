@@ -15,6 +15,7 @@ from rich.console import Console
 
 from constraints.purchase_model import Solution, cheapest
 from constraints.purchase_problem import PurchaseProblem
+from constraints.relaxation import rounded_up
 from planner import simulate_plan
 from planner.cli import commands as cli
 from planner.input.record_input import parse_record
@@ -27,6 +28,7 @@ from planner.purchase.prices import NodePrices, node_prices, prices_by_size
 from planner.purchase.problem import bought_lot
 from planner.purchase.view import show_purchase
 from planner.purchase.ways import candidates_of, job_on
+from planner.text import human
 from simulator.domain.job import Job
 from simulator.errors import InputError
 
@@ -243,6 +245,36 @@ def test_a_budget_below_every_plan_is_at_fault_alone() -> None:
     plan = plan_purchase(fleet_with(offer(rent=RENT), limits={"budget_usd": 100.0}))
     assert (plan.status, plan.conflict) == ("infeasible", ("fleet_budget_usd",))
     assert plan.all_rent_usd == rented().cost_usd
+
+
+@pytest.mark.parametrize(
+    ("terms", "name", "little", "enough"),
+    [
+        # One node is enough, and alone it needs no network.
+        ({"buy": BUY | {"first_delivery_day": 0}}, "capital_usd", 2e5, 250e3),
+        ({"rent": RENT}, "budget_usd", 100.0, None),
+    ],
+)
+def test_the_least_money_that_is_enough_is_told_and_is_enough(
+    terms: Mapping[str, object], name: str, little: float, enough: float | None
+) -> None:
+    plan = plan_purchase(fleet_with(offer(**terms), limits={name: little}))
+    assert plan.status == "infeasible"
+    (told,) = plan.enough.items()
+    least = enough if enough is not None else rounded_up(rented().cost_usd or 0.0)
+    assert told == (name, least)
+    assert plan_purchase(fleet_with(offer(**terms), limits={name: least})).status == "optimal"
+    assert plan_purchase(fleet_with(offer(**terms), limits={name: 0.999 * least})).status == "infeasible"
+    console = Console(width=200, record=True, file=StringIO())
+    show_purchase(plan, console)
+    assert f"limits.{name} = {human.no_less(least)} (" in console.export_text()
+
+
+def test_money_is_not_said_to_be_enough_where_deadlines_stand_in_the_way_too() -> None:
+    jobs = [job("first", 1e11, 0, 20), job("second", 1e11, 0, 20)]
+    fleet = fleet_with(offer(rent={**RENT, "max_nodes": 1}), jobs=jobs, limits={"budget_usd": 100.0})
+    plan = plan_purchase(fleet)
+    assert (plan.status, plan.enough) == ("infeasible", {})
 
 
 def test_a_job_longer_than_a_window_that_ends_with_the_horizon_is_named() -> None:
