@@ -192,7 +192,8 @@ class _Choice:
         if lever.input.name != STEP_TIME:
             return outcomes_of(job, self.plans, before.steps, before.memory)
         # The step error is common to all designs on these accelerators, and does not apply to others.
-        factors = np.where(self.plans.offer == self.plans.offer[0], value, 1.0)
+        accelerators = np.array([offer.accelerator.id for offer in self.job.offers])[self.plans.offer]
+        factors = np.where(accelerators == accelerators[0], value, 1.0)
         columns = {name: getattr(before.steps, name) * factors for name in before.steps.names()}
         return outcomes_of(job, self.plans, replace(before.steps, **columns), before.memory)
 
@@ -209,6 +210,8 @@ def _levers(job: Job, best: Design, accuracy: Accuracy) -> Iterator[tuple[str, L
             whose = _owner(job, offer, lever.input.name, belongs=lever.changes_offer_only)
             is_new = (lever.input.name, whose) not in seen and (bool(whose) or offer == best.plan.offer)
             seen.add((lever.input.name, whose))
+            if lever.input.name == STEP_TIME:  # only that of the recommended accelerators is moved
+                whose = f", {job.offers[offer].accelerator.id}"
             if lever.input.mid > 0 and is_new:
                 yield input_words(lever.input.name) + (whose if len(offers) > 1 else ""), lever
 

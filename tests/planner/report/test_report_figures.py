@@ -30,6 +30,7 @@ from simulator.accuracy.published_runs import Accuracy
 from simulator.domain.job import Job, Objective
 from simulator.domain.limits import Limits
 from simulator.domain.offer import Estimate, GpuRange
+from simulator.domain.options import Factors
 from simulator.domain.plan import PlanTable
 from studies.files.design_log import read_designs
 from tests.planner.report_pages import best_of, figure
@@ -240,6 +241,23 @@ def test_the_grids_of_all_sites_move_also_where_the_recommended_design_stands_el
     found = flips_of(both, recommend(both, seed=1, tracking=False, with_report=False))
     grids = [each.label for each in found.ranges if each.label.startswith("grid carbon")]
     assert sorted(grids) == [f"grid carbon of {place}" for place in ("norway", job().site.region)]
+
+
+def test_the_error_of_a_step_is_that_of_one_kind_of_accelerator_wherever_it_stands() -> None:
+    """Twice the same accelerators at other rents: longer steps make both dearer alike, so the choice stays."""
+    here = rented(job(), h100=1.0, a100=9.0)
+    there = here.offers[0].model_copy(
+        update={
+            "site": job_with(site="norway").site,
+            "rent_usd_per_gpu_hour": Estimate(low=1, mid=1.01, high=2),
+        }
+    )
+    wide = here.input_factors.model_copy(update={"step_time": Factors(low=0.8, high=1.25)})
+    twice = here.model_copy(update={"offers": (*here.offers, there), "input_factors": wide})
+    found = flips_of(twice, recommend(twice, seed=1, tracking=False, with_report=False))
+    (step,) = (each for each in found.ranges if each.label.startswith("step time"))
+    assert step.label == "step time, h100-sxm5-80gb"
+    assert (step.at_high, step.marks) == (pytest.approx(0.25), ())
 
 
 def test_a_quote_is_searched_beyond_itself_for_offers_that_are_not_on_the_front() -> None:
