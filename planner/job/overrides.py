@@ -19,6 +19,11 @@ _PATH = re.compile(rf"{_NAME}(?:{_INDEX})*(?:\.{_NAME}(?:{_INDEX})*)*", re.ASCII
 _STEP = re.compile(rf"({_NAME})|\[([0-9]+)\]", re.ASCII)
 
 
+def is_path(text: str) -> bool:
+    """Returns whether a text has the form of a field's path, such as `offers[0].num_gpus.max`."""
+    return _PATH.fullmatch(text) is not None
+
+
 def with_overrides(
     document: Mapping[str, object], overrides: Sequence[str], findings: Findings
 ) -> Mapping[str, object]:
@@ -51,7 +56,7 @@ def _parsed(place: int, override: str, findings: Findings) -> tuple[Location, ob
             (Argument("overrides", place=place),), override, "needs a value after =; null takes a value out"
         )
         return (), None
-    if not equals or not _PATH.fullmatch(path.strip()):
+    if not equals or not is_path(path.strip()):
         rule = "must be a path, = and a value, such as limits.budget_usd=4e6 or offers[0].num_gpus.max=512"
         findings.add((Argument("overrides", place=place),), override, rule)
         return (), None

@@ -23,6 +23,7 @@ from constraints.layout import LAYOUT_RULES, layout_excess
 from planner.input.arguments import check_kind, path_given
 from planner.input.record_input import Filed, read_record
 from planner.job.file import load_job, parse_job
+from planner.job.overrides import is_path
 from planner.one_design.plan_saves import without_interval
 from planner.sweep.fastest_layout import fastest_layout
 from simulator.domain.job import Job
@@ -92,6 +93,9 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
     """
     check_kind(sweep, "sweep", Sweep, "must be a Sweep, such as load_sweep returns")
     below = sweep.folder if folder is None else path_given(folder, "folder", "a folder")
+    rule = "must be the path of a field of the job, such as limits.budget_usd or offers[0].num_gpus.max"
+    if wrong := [Problem(path="axes", value=name, rule=rule) for name in sweep.axes if not is_path(name)]:
+        raise InputError(wrong, sweep.name)
     if num_points(sweep) > MOST_POINTS:
         rule = f"must make at most {MOST_POINTS:,} points with num_gpus; take values out"
         raise InputError([Problem(path="axes", value=f"{num_points(sweep):,} points", rule=rule)])

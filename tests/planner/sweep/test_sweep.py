@@ -305,6 +305,8 @@ def test_a_grid_that_would_take_days_is_refused() -> None:
 def test_an_axis_that_is_no_field_of_the_job_is_named() -> None:
     with pytest.raises(InputError, match=r"workload\.modle"):
         points_of(sweep_with(axes={"workload.modle": ["llama-3.1-8b"]}))
+    with pytest.raises(InputError, match=r"axes = offers\.0\.num_gpus: must be the path of a field"):
+        points_of(sweep_with(axes={"offers.0.num_gpus": [8]}))
 
 
 def test_paths_of_a_sweep_start_at_its_file_from_whatever_folder(
