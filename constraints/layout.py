@@ -32,6 +32,7 @@ from simulator.layout.expert_ranks import expert_ranks
 from simulator.layout.trained_weights import num_trained_parameters
 from simulator.machine.offer_table import OfferTable
 from simulator.pipeline.groups import groups_excess
+from simulator.run.interruptions import most_nodes
 from simulator.table import Booleans, Floats, Integers, total
 from simulator.traffic.context_exchange import head_ranks
 
@@ -55,7 +56,9 @@ def _gpu_range(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     low = np.array([offer.num_gpus.min for offer in job.offers])[plans.offer]
     high = np.array([offer.num_gpus.max for offer in job.offers])[plans.offer]
     too_few, too_many = low / plans.num_gpus - 1.0, plans.num_gpus / high - 1.0
-    return np.asarray(np.maximum(0.0, too_few) + np.maximum(0.0, too_many))
+    nodes = np.ceil(plans.num_gpus / offers.gpus_per_node) + plans.num_spare_nodes
+    too_many_spares = np.where(plans.num_spare_nodes > 0, nodes / most_nodes(job)[plans.offer] - 1.0, 0.0)
+    return np.asarray(sum(np.maximum(0.0, each) for each in (too_few, too_many, too_many_spares)))
 
 
 def _whole_nodes(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -265,7 +268,11 @@ SCHEME_RULES = (
 """Rules of checkpoint schemes, in the order in which reports name them."""
 
 LAYOUT_RULES = (
-    LayoutRule(name="gpu_range", sentence="num_gpus must be in the range of the offer", excess=_gpu_range),
+    LayoutRule(
+        name="gpu_range",
+        sentence="num_gpus must be in the range of the offer, and nodes with spares within its max_nodes",
+        excess=_gpu_range,
+    ),
     LayoutRule(name="whole_nodes", sentence="num_gpus must fill whole nodes", excess=_whole_nodes),
     LayoutRule(
         name="attention_heads",

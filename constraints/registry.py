@@ -58,9 +58,9 @@ def _about(formula: str, source: str, way_out: str) -> dict[str, str]:
 
 _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
     "gpu_range": _about(
-        "offers[].num_gpus.min <= N <= offers[].num_gpus.max",
+        "offers[].num_gpus.min <= N <= offers[].num_gpus.max, nodes + spares <= offers[].max_nodes",
         "the job (offers): what is available",
-        "offers[].num_gpus, or data_parallel",
+        "offers[].num_gpus, offers[].max_nodes, or data_parallel",
     ),
     "whole_nodes": _about(
         "(accelerators of a node) | N",

@@ -48,8 +48,11 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
     model = workload.model
     replica_batch = workload.global_batch_size // (plan.data_parallel * plan.micro_batch_size)
     place = f"offers[{plan.offer}].num_gpus"
+    nodes: Figures = {}
+    if offer.max_nodes is not None:
+        nodes = {"num_spare_nodes": plan.num_spare_nodes, f"offers[{plan.offer}].max_nodes": offer.max_nodes}
     of_job: dict[str, Figures] = {
-        "gpu_range": {f"{place}.min": offer.num_gpus.min, f"{place}.max": offer.num_gpus.max},
+        "gpu_range": {f"{place}.min": offer.num_gpus.min, f"{place}.max": offer.num_gpus.max, **nodes},
         "whole_nodes": {"gpus_per_node": offer.node.num_accelerators},
         "attention_heads": {"num_heads": model.num_heads, "num_kv_heads": model.num_kv_heads},
         "feed_forward": {"ffn_hidden_size": model.ffn_hidden_size},

@@ -223,6 +223,8 @@ def _proof(case: _Case, conflicts: tuple[tuple[str, ...], ...]) -> str:
     )
     if has_any_number_of_spares(case.job):
         spares = "every number up to as many as needed"
+    if any(offer.max_nodes is not None for offer in case.job.offers):
+        spares += " and left of max_nodes"
     arguments = "; ".join(_arguments(case, conflicts))
     return (
         f"{arguments}; power caps considered: {caps} (search.power_caps); spare nodes: {spares} "

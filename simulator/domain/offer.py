@@ -64,6 +64,8 @@ class Offer(Record):
     """Purchase price of a node."""
     fabric: Fabric
     """Network between the nodes."""
+    max_nodes: int | None = Field(default=None, gt=0, le=MOST_GPUS)
+    """Nodes that there are, spare nodes included; left out: as many spares as a run needs come on top of `num_gpus`."""
     nodes_per_rack: int | None = Field(default=None, gt=0, le=1000)
     """Nodes that share a rack and its power; left out: as usual for the node."""
     price_source: str = "user"
@@ -90,6 +92,15 @@ class Offer(Record):
                 price: Estimate | None = getattr(self, name)
                 if price and price.high > most:
                     raise ValueError(f"{name} ({price.high:g}) must be at most {most:,.0f}: it is in {unit}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_its_accelerators(self) -> Self:
+        if self.max_nodes is not None and self.num_gpus.max > self.max_nodes * self.node.num_accelerators:
+            held = f"{self.max_nodes * self.node.num_accelerators:,} in max_nodes ({self.max_nodes:,}) nodes"
+            raise ValueError(
+                f"num_gpus.max ({self.num_gpus.max:,}) must not exceed the accelerators that there are: {held}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -116,14 +116,25 @@ def sufficient_spare_nodes(job: Job, plans: PlanTable) -> Integers:
     """Returns the fewest spare nodes, `(n,)`, such that a failure finds one in `SPARE_CONFIDENCE` of all cases.
 
     The answer is zero if the run is likely, with the same confidence, to end before any node fails. The number of nodes in
-    repair is Poisson.
+    repair is Poisson. Where an offer has fewer nodes left (`max_nodes`), the answer is all of these.
     """
     run_s = _guessed_run_s(job, plans)
     ends_before = node_losses_within(job, plans, run_s) <= _NO_FAILURE_MEAN
     # Without a step there is no run length; taking the smaller value that is a number keeps the spares finite.
     in_repair = node_losses_within(job, plans, np.fmin(job.reliability.repair_days * DAY, run_s))
-    spares = _spares_for_losses(job, plans, in_repair)
+    spares = np.minimum(_spares_for_losses(job, plans, in_repair), _nodes_left(job, plans))
     return np.asarray(np.where(ends_before, 0.0, spares), dtype=np.int64)
+
+
+def _nodes_left(job: Job, plans: PlanTable) -> Floats:
+    """Returns how many nodes of its offer a plan does not train on, `(n,)`; infinite where their number is not limited."""
+    nodes = np.ceil(plans.num_gpus / OfferTable.from_job(job).gpus_per_node[plans.offer])
+    return np.asarray(np.maximum(0.0, most_nodes(job)[plans.offer] - nodes))
+
+
+def most_nodes(job: Job) -> Floats:
+    """Returns the nodes of each offer, spares included, one entry per offer; infinite where their number is not limited."""
+    return np.array([np.inf if offer.max_nodes is None else offer.max_nodes for offer in job.offers])
 
 
 def _spares_for_losses(job: Job, plans: PlanTable, in_repair: Floats) -> Floats:

@@ -43,6 +43,26 @@ def test_every_number_of_spares_up_to_enough_is_a_design_once() -> None:
     assert sorted(n for _, n in pairs) == sorted(n for most in enough.tolist() for n in range(most + 1))
 
 
+def test_no_design_has_more_nodes_than_there_are_and_fewer_change_nothing_else() -> None:
+    most = 66
+    search = {**SMALL_SPACE, "num_refinements": 1}
+    few = {**BIG, "num_gpus": {"min": 256, "max": 512}}
+    free, held = (
+        job_with(offer, workload={"tokens": 1e12}, search=search)
+        for offer in (few, {**few, "max_nodes": most})
+    )
+    layouts = enumerate_layouts(free)
+    rows = np.unique(layouts.num_gpus, return_index=True)[1]
+    layouts = layouts.take(rows)
+    nodes = layouts.num_gpus // 8
+    enough = sufficient_spare_nodes(free, layouts)
+    assert (nodes + enough).max() > most
+    np.testing.assert_array_equal(sufficient_spare_nodes(held, layouts), np.minimum(enough, most - nodes))
+    designs = designs_of_answers(held, layouts)
+    assert len(designs) == int((np.minimum(enough, most - nodes) + 1).sum())
+    assert (designs.num_gpus // 8 + designs.num_spare_nodes).max() == most
+
+
 @pytest.mark.parametrize("search", [{"num_refinements": 0}, {"num_refinements": 3, "with_spares": [True]}])
 def test_without_refinement_or_choice_only_the_listed_spares_are_tried(search: dict[str, object]) -> None:
     job = job_with(search={**SMALL_SPACE, **search})

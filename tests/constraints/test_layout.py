@@ -133,6 +133,8 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     # feed-forward 14,336 = 2^11 x 7; batches of 192 = 2^6 x 3 sequences of 8,192 tokens.
     ("gpu_range", {}, {"num_gpus": 8}),
     ("gpu_range", {}, {"num_gpus": 192}),
+    # Eight nodes train, and nine more are not left of sixteen.
+    ("gpu_range", {"most_nodes": 16}, {"num_gpus": 64, "num_spare_nodes": 9}),
     ("whole_nodes", {}, {"num_gpus": 24, "data_parallel": 12, "tensor_parallel": 2, "gpus_per_node": 16}),
     ("attention_heads", {}, {"num_gpus": 64, "tensor_parallel": 64}),
     ("attention_heads", {"workload": {"model": "llama-3.2-3b"}}, {"num_gpus": 16, "tensor_parallel": 16}),
@@ -214,6 +216,7 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
 def breaking_job(changes: Mapping[str, object], row: Mapping[str, object]) -> Job:
     offer = {**(ANY_A100 if "offer" in changes else H100_RENTED)}
     offer["num_gpus"] = {"min": changes.get("fewest", 16), "max": 128}
+    offer["max_nodes"] = changes.get("most_nodes")
     workload = changes.get("workload", {})
     assert isinstance(workload, Mapping)
     saves = changes.get("saves", {})

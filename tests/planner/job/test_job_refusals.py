@@ -55,6 +55,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "missing-batch.yaml": ("workload.global_batch_size: is missing", "global_batch_tokens"),
     "missing-offers.yaml": ("offers: is missing",),
     "missing-tokens.yaml": ("workload.tokens: is missing",),
+    "more-than-there-are.yaml": ("offers[0]", "num_gpus.max (256)", "248 in max_nodes (31) nodes"),
     "nan.yaml": ("workload.tokens = nan", "must be a finite number"),
     "negative-budget.yaml": ("limits.budget_usd = -4000000", "must be greater than 0"),
     "no-bytes.yaml": ("is empty",),
