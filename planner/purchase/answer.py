@@ -189,7 +189,7 @@ class _Conflict:
     """All of them."""
     undecided: tuple[str, ...] = ()
     """Those for which neither a plan without them was found nor a proof that there is none."""
-    enough: Mapping[str, float] = field(default_factory=dict)
+    enough: dict[str, float] = field(default_factory=dict)
     """Least value of each limit on money among them that is enough by itself, by its name among `FleetLimits`."""
 
 
