@@ -50,11 +50,11 @@ def plan_costs(job: Job, plan: Plan) -> PlanCosts:
     """Returns the costs of the layers of a plan that can run."""
     plans = PlanTable.from_plans([plan]).take(np.zeros(plan.pipeline_parallel, dtype=np.intp))
     rank, bytes_ = Rank.of(job, plans), _Bytes.of(job, plans)
-    is_expert = np.arange(job.workload.model.num_layers) >= job.workload.model.num_dense_layers
+    model = job.workload.model
+    is_expert = np.diff(model.num_expert_layers_among(np.arange(model.num_layers + 1))) > 0
     dense = dense_layer(rank)
     expert = expert_layer(rank) if is_expert.any() else dense
     first, last = bytes_.chunk_stages[0], bytes_.chunk_stages[-1]
-    model = job.workload.model
     modules_s = model.num_mtp_layers * _both_s(module(rank)) if model.num_mtp_layers else 0.0
     memory_bytes = float(usable_memory_bytes(job)[plan.offer])
     return PlanCosts(

@@ -193,6 +193,22 @@ def test_costs_of_layers_add_up_to_the_stages_of_the_simulator(
     assert bytes_ == pytest.approx(stages.memory_bytes, rel=0.1)
 
 
+def test_dense_layers_may_stand_between_those_with_experts() -> None:
+    # Llama 4 Maverick: every other layer has experts, so that both kinds are on both stages.
+    experts = {
+        "num_experts": 8,
+        "experts_per_token": 4,
+        "expert_ffn_hidden_size": 8192,
+        "layer_step": 2,
+    }
+    job, plan = job_of({**SMALL, "experts": experts}), plan_of(pipeline=2, data=8)
+    costs = plan_costs(job, plan)
+    for cut in ((5, 5), (7, 3)):
+        stages = stage_figures(job, plan, np.array(cut))
+        linear = balance_of(costs.layers, cut, 2, costs.num_held.tolist())
+        assert linear.slowest_s == pytest.approx(stages.micro_batch_s.max(), rel=ROUNDING)
+
+
 def test_llama_405b_is_balanced_with_one_layer_less_on_both_ends() -> None:
     # arXiv 2407.21783, section 3.3.2: 126 layers on 16 stages, one less at both ends.
     job = job_of("llama-3.1-405b", global_batch_size=2048)
