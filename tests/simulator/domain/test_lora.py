@@ -189,14 +189,18 @@ class TestTime:
     def test_one_rank_exchanges_nothing(self) -> None:
         rank = rank_of(adapted(), plan_of())
         assert [each[0] for each in adapter_exchange_s(rank, tuple(AdaptedProduct))] == [0.0, 0.0]
+        exchanging = ATTENTION.model_copy(update={"exchanges_by_all_to_all": True})
+        assert adapters_s(rank_of(adapted(lora=exchanging), plan_of())) == adapters_s(rank)
 
     def test_results_of_adapters_are_scaled_and_added(self) -> None:
-        # A rank of one: what is left are both passes over the input and the output, and 5 passes over the output.
+        # A rank of one: what is left are passes over the input and the output. Forward one of each product, 2 to scale and 3 to
+        # add results. Backward two of each product, 2 to scale gradients of the output and 3 to add those of the input.
         rank = rank_of(adapted(FULL, Lora(rank=1, targets=(AdaptedProduct.FC1,))), plan_of())
-        forward_s, _ = adapters_s(rank)
+        forward_s, backward_s = adapters_s(rank)
         tokens, inner, output = 4096, 8192, 2 * 28672
-        memory_s = 2 * tokens * (inner + 6 * output) / (3.35e12 * rank.kernels.memory_fraction[0])
-        assert forward_s[0] == pytest.approx(memory_s, rel=0.05)
+        value_s = 2 * tokens / (3.35e12 * rank.kernels.memory_fraction[0])
+        assert forward_s[0] == pytest.approx(value_s * (inner + 6 * output), rel=0.05)
+        assert backward_s[0] == pytest.approx(value_s * (5 * inner + 4 * output), rel=0.05)
 
     def test_computing_a_block_again_does_so_with_its_adapters(self) -> None:
         modules = FULL.model_copy(update={"recompute_modules": ("mlp",), "kernel_launch": "graph"})

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from simulator.domain import attention_span
 from simulator.domain.attention_span import SequenceShape, SlidingWindow, layer_spans
 from simulator.domain.documents import Documents
+from simulator.domain.model import ContextExchange
 from simulator.layers.attention_costs import attention_core_s
+from simulator.layers.context_copies import context_copies_s
 from simulator.layers.context_split import SlowestRank, slowest_rank
 from simulator.machine.compute import attention_time_s
 from simulator.machine.rank import Rank
 from simulator.table import Floats
-from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
+from tests.simulator.builders import changed, gpt, job_of, plan_of, rank_of, table_of, training
 
 
 def keys_seen(length: int, window: SlidingWindow | None) -> Floats:
@@ -191,6 +193,15 @@ def test_a_window_costs_what_its_slowest_rank_computes_and_what_is_put_in_order(
     assert forward_s == pytest.approx(core_s[False] + rank.memory_bound_s(np.array([4.0 * whole]), 2.0))
     moved_s = rank.memory_bound_s(np.array([10.0 * whole + 6.0 * added]), 10.0)
     assert backward_s == pytest.approx(core_s[True] + moved_s)
+
+
+@pytest.mark.parametrize("exchange", ["ring", "gathered_ring"])
+def test_tensor_parallel_ranks_share_the_sums_of_a_ring(exchange: ContextExchange) -> None:
+    workload = changed(training("llama-3.1-8b"), context_exchange=exchange)
+    one, four = (rank_of(workload, plan_of(tensor=t, context=2)) for t in (1, 4))
+    for whole_s, part_s, launches in zip(context_copies_s(one), context_copies_s(four), (4, 6), strict=True):
+        launches_s = launches * one.kernels.launch_s
+        assert whole_s - launches_s == pytest.approx(4.0 * (part_s - launches_s))
 
 
 def test_heads_that_are_exchanged_are_copied_once() -> None:

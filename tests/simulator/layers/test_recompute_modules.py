@@ -15,6 +15,8 @@ from simulator.domain.workload import Workload
 from simulator.layers.layer_costs import (
     dense_layer,
     expert_layer,
+    feed_forward_operators,
+    selected_s,
 )
 from simulator.layers.part_times import PartTimes
 from simulator.memory.activations import stage_activations
@@ -144,6 +146,20 @@ class TestTime:
         assert moe.backward_tensor_comm_s == pytest.approx(none.backward_tensor_comm_s + 2 * gather_s)
         assert act.backward_expert_comm_s == none.backward_expert_comm_s
         assert act.backward_tensor_comm_s == none.backward_tensor_comm_s
+
+    def test_a_norm_and_an_activation_are_repeated_with_the_products_of_their_block(self) -> None:
+        rank = rank_of(again(training("llama-3.1-8b"), "mlp"), plan_of(recompute=SELECTIVE))
+        forward_s = np.ones(1)
+        products_s = feed_forward_operators(rank, is_expert=False)["feed-forward products"][0]
+        # 2 bytes a value: the norm reads and writes 4,096, the activation reads two times 14,336 and writes them once.
+        moved_s = rank.memory_bound_s(2.0 * rank.tokens * (2 * 4096 + 3 * 14_336), 2.0)
+        assert selected_s(rank, forward_s, forward_s, is_expert=False) == pytest.approx(products_s + moved_s)
+
+    def test_routed_experts_alone_repeat_no_tensor_parallel_collectives(self) -> None:
+        # With sequence parallelism every rank sends its own tokens to experts; nothing is gathered around them.
+        plan = plan_of(tensor=4, expert=8, data=8, recompute=SELECTIVE)
+        core, moe = (expert_layer(rank_of(again(MIXTRAL, each), plan)) for each in ("core_attn", "moe"))
+        assert moe.backward_tensor_comm_s == core.backward_tensor_comm_s
 
     def test_only_layers_that_have_a_module_repeat_it(self) -> None:
         plan = plan_of(expert=8, data=8, recompute=SELECTIVE)

@@ -21,7 +21,13 @@ from simulator.domain.workload import Workload
 from simulator.huggingface.shape import shape_from_config
 from simulator.layers.layer_costs import expert_layer
 from simulator.layers.model_ends import look_up_of_module, output_layer
-from simulator.layers.token_prediction import module, projection, projection_collectives_s
+from simulator.layers.token_prediction import (
+    JOINT,
+    module,
+    projection,
+    projection_collectives_s,
+    projection_operators,
+)
 from simulator.layout.chunks import can_cut, chunk_weights, split_layers
 from simulator.layout.trained_weights import num_trained_parameters
 from simulator.memory.activations import kept_per_module
@@ -190,6 +196,12 @@ class TestTimes:
         else:
             assert forward_s == gather_s
             assert reduce_s < backward_s <= 2.0 * reduce_s
+
+    def test_norms_and_what_is_joined_are_read_and_written_once(self) -> None:
+        rank = rank_of(trained(DENSE, 1), plan_of())
+        # Three norms; copies of both inputs, and of two hidden states for the output layer. 2,048 tokens of 2,048 values.
+        moved_s = rank.memory_bound_s(np.array([(3 + 4) * 2.0 * 2.0 * 2048 * 2048]), 5.0)
+        assert projection_operators(rank)[JOINT][0] == pytest.approx(moved_s)
 
     @pytest.mark.parametrize(("method", "layers", "is_again"), [("uniform", 1, True), ("block", 1, False)])
     def test_full_recomputation_of_some_layers_leaves_modules_out(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from simulator.domain.blocks import MixtureOfExperts
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable, Recompute, Schedule
 from simulator.layers.layer_costs import dense_layer, expert_layer
@@ -53,6 +54,31 @@ def test_the_products_of_experts_and_of_the_output_layer_are_part_of_their_backw
         (output_layer_weight_gradients_s(mixture), output_layer(mixture)),
     ):
         assert 0.0 < weight_s < part.backward_compute_s
+
+
+def test_tensor_parallel_ranks_share_the_tokens_of_a_router() -> None:
+    # Next to a router of 16,384 experts everything else is small.
+    experts = MixtureOfExperts(num_experts=16_384, experts_per_token=1, expert_ffn_hidden_size=8)
+    model = changed(gpt(hidden_size=1024, num_heads=8), experts=experts)
+    job = job_of(training(model, sequence_length=8192))
+    one_s, eight_s = (
+        expert_layer_weight_gradients_s(
+            rank_of(job, plan_of(tensor=t, data=16_384, expert=16_384, micro_batch=4))
+        )
+        for t in (1, 8)
+    )
+    assert one_s > 6.0 * eight_s
+
+
+def test_a_power_cap_slows_them_as_much_as_all_products() -> None:
+    job = job_of(training("deepseek-v2-lite"))
+    free, capped = (rank_of(job, plan_of(data=16, expert=4, cap=cap)) for cap in (1.0, 0.6))
+    for part_s in (
+        dense_layer_weight_gradients_s,
+        expert_layer_weight_gradients_s,
+        output_layer_weight_gradients_s,
+    ):
+        assert part_s(capped) == pytest.approx(capped.compute_slowdown * part_s(free))
 
 
 @pytest.mark.parametrize("schedule", [Schedule.ONE_F_ONE_B, Schedule.GPIPE])

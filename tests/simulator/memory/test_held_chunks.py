@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.domain.plan import Plan, Schedule
+from simulator.domain.plan import Plan, PlanTable, Schedule
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
 from simulator.memory.held_chunks import held_at_moments
@@ -113,6 +113,16 @@ def test_the_peak_is_that_of_the_stage_that_needs_most(layers: tuple[int, ...]) 
     table = table_of(plan)
     peak = peak_memory(workload, table, split_layers(workload.model, table, layers)).peak_bytes[0]
     assert peak == memory_by_stage(workload, plan).peak_bytes.max()
+
+
+def test_chunks_of_interleaved_stages_count_beside_plans_with_one_chunk_on_each() -> None:
+    workload = trained((12, 6, 3, 3), 8)
+    plans = [plan_of(pipeline=4), plan_of(pipeline=2, virtual=2)]
+    table = PlanTable.from_plans(plans)
+    together = peak_memory(workload, table, split_layers(workload.model, table, workload.stage_layers))
+    assert together.peak_bytes.tolist() == [
+        memory_by_stage(workload, each).peak_bytes.max() for each in plans
+    ]
 
 
 def test_layouts_without_a_schedule_are_not_played() -> None:

@@ -12,7 +12,7 @@ from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
-from simulator.memory.activations import Activations, stage_activations
+from simulator.memory.activations import Activations, kept_per_module, stage_activations
 from simulator.memory.peak import memory_by_stage
 from tests.simulator.builders import changed, gpt, memory_of, plan_of, table_of, training
 
@@ -112,6 +112,20 @@ class TestExperts:
         assert parts.kept_bytes - whole.kept_bytes == pytest.approx(24 * 2 * ONE)
         assert parts.at_work_bytes - whole.at_work_bytes == pytest.approx(2 * ONE)  # their gradients
 
+    def test_one_gradient_of_an_expert_exists_at_a_time_however_many_there_are(self) -> None:
+        few, many = (
+            memory_by_stage(
+                trained(
+                    gpt(vocabulary_size=8).model_copy(
+                        update={"experts": changed(EXPERTS, num_experts=number)}
+                    )
+                ),
+                plan_of(),
+            ).workspace_bytes[0]
+            for number in (8, 16)
+        )
+        assert many - few == pytest.approx(2 * 8 * H)  # only the router is larger
+
     def test_one_rank_with_all_experts_has_no_more_than_all_tokens(self) -> None:
         even, uneven = (trained(self.MODEL, expert_imbalance=most) for most in (1.0, 1.5))
         alone, shared = plan_of(data=2), plan_of(expert=2, data=2)
@@ -170,6 +184,33 @@ class TestAdapters:
         layer = held(trained(changed(model, num_layers=1, num_mtp_layers=0), lora=lora), plan_of()).kept_bytes
         # The hidden state and the input of the final norm.
         assert module - layer == pytest.approx(2 * ONE)
+
+
+class TestModules:
+    @pytest.mark.parametrize("method", ["block", "uniform"])
+    def test_a_module_is_kept_beside_layers_of_which_some_are_computed_again(self, method: str) -> None:
+        plan = plan_of(recompute=Recompute.FULL, recompute_num_layers=3)
+        bare, one = (
+            trained(
+                gpt(vocabulary_size=8).model_copy(update={"num_mtp_layers": number}), recompute_method=method
+            )
+            for number in (0, 1)
+        )
+        more = held(one, plan).kept_bytes - held(bare, plan).kept_bytes
+        assert more == pytest.approx(kept_per_module(one, table_of(plan)))
+
+    def test_look_ups_of_modules_have_two_gradients_that_are_added_up(self) -> None:
+        # So many rows, and so few tokens, that the last stage has next to nothing else at work.
+        model, gradient = gpt(vocabulary_size=2**21), 2 * 2**21 * H
+        one, two, three = (
+            memory_by_stage(
+                trained(model.model_copy(update={"num_mtp_layers": number}), sequence_length=16),
+                plan_of(pipeline=2),
+            ).workspace_bytes[1]
+            for number in (1, 2, 3)
+        )
+        assert two - one == pytest.approx(gradient, rel=0.03)
+        assert three == pytest.approx(two, rel=0.03)  # the sum so far, and the one that is added to it
 
 
 class TestAttention:

@@ -1,0 +1,48 @@
+"""How many ranks have a share of what? Counted by hand for Mixtral 8x7B: 8 experts in each of 32 layers of 4,096 values."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.domain.plan import Plan
+from simulator.layout.chunks import chunk_weights, split_layers
+from simulator.layout.expert_ranks import routed_shard_group, shares_nothing
+from tests.simulator.builders import plan_of, table_of, training
+
+MIXTRAL = training("mixtral-8x7b")
+
+
+@pytest.mark.parametrize(
+    ("plan", "num_ranks"),
+    [
+        (plan_of(data=64, expert=8), 8),  # 64 ranks hold 8 sets
+        (plan_of(tensor=2, data=64, expert=8), 16),  # routed experts are not split by tensor parallelism
+        (plan_of(data=64, expert=8, shards=16, zero=3), 2),
+        (plan_of(data=64, expert=8, shards=4, zero=3), 1),  # a set spans two groups, and no group has two
+    ],
+)
+def test_ranks_with_the_same_experts_shard_them(plan: Plan, num_ranks: int) -> None:
+    assert routed_shard_group(MIXTRAL, table_of(plan)) == num_ranks
+
+
+@pytest.mark.parametrize(
+    ("plan", "is_alone"),
+    [
+        (plan_of(), True),
+        (plan_of(data=8, expert=8), False),  # all have the same attention
+        (plan_of(tensor=2), False),  # both have the same experts
+        (plan_of(tensor=2, expert=2), True),
+    ],
+)
+def test_a_rank_owns_all_its_weights_alone_if_no_other_has_them(plan: Plan, is_alone: bool) -> None:
+    assert shares_nothing(MIXTRAL, table_of(plan)) == is_alone
+
+
+def test_every_tensor_parallel_rank_has_whole_routers() -> None:
+    one, two = (
+        chunk_weights(MIXTRAL.model, table_of(plan), split_layers(MIXTRAL.model, table_of(plan)))
+        .shared_on_rank(table_of(plan))
+        .sum()
+        for plan in (plan_of(), plan_of(tensor=2))
+    )
+    assert 2.0 * two - one == 32 * 8 * 4096
