@@ -43,9 +43,11 @@ def test_blocks_like_those_of_gpt_keep_the_same_either_way() -> None:
     assert separate == fused
 
 
-def test_norms_of_heads_keep_copies_too() -> None:
+@pytest.mark.parametrize("tensor", [1, 4])
+def test_norms_of_heads_keep_copies_too(tensor: int) -> None:
     fused, separate = (
-        kept_per_value(workload_of("qwen3-8b", has_fused_operators=is_fused)) for is_fused in (True, False)
+        tensor * kept_per_value(workload_of("qwen3-8b", has_fused_operators=is_fused), tensor=tensor)
+        for is_fused in (True, False)
     )
     shape = catalog.model("qwen3-8b")
     heads = (shape.num_heads + shape.num_kv_heads) * shape.head_dim / shape.hidden_size
