@@ -202,6 +202,17 @@ class TestTime:
         assert forward_s[0] == pytest.approx(value_s * (inner + 6 * output), rel=0.05)
         assert backward_s[0] == pytest.approx(value_s * (5 * inner + 4 * output), rel=0.05)
 
+    def test_a_layer_takes_longer_by_its_adapters(self) -> None:
+        graph = FULL.model_copy(update={"kernel_launch": "graph"})
+        ranks = [
+            rank_of(adapted(graph, Lora(rank=64, targets=targets)), plan_of())
+            for targets in (ATTENTION_PRODUCTS, (*ATTENTION_PRODUCTS, *FEED_FORWARD_PRODUCTS))
+        ]
+        few, all_ = map(dense_layer, ranks)
+        few_s, all_s = map(adapters_s, ranks)
+        assert all_.forward_s - few.forward_s == pytest.approx(all_s[0] - few_s[0])
+        assert all_.backward_s - few.backward_s == pytest.approx(all_s[1] - few_s[1])
+
     def test_computing_a_block_again_does_so_with_its_adapters(self) -> None:
         modules = FULL.model_copy(update={"recompute_modules": ("mlp",), "kernel_launch": "graph"})
         block = Lora(rank=64, targets=FEED_FORWARD_PRODUCTS)

@@ -27,7 +27,7 @@ from simulator.machine.rank import Rank, members_in_domain
 from simulator.table import Floats
 from simulator.traffic.context_exchange import context_exchange_s
 from simulator.traffic.latent_exchange import latent_bytes
-from simulator.traffic.layer_collectives import CORE_SHARE, exposed_s
+from simulator.traffic.layer_collectives import CORE_SHARE, entered_products, exposed_s, in_pieces_s
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training, with_fabric_rate
 
 WITHOUT_SEQUENCE_PARALLEL = {"has_sequence_parallel": False}
@@ -364,6 +364,14 @@ class TestExperts:
         )
         assert expert_layer(shared).forward_tensor_comm_s == dense_layer(shared).forward_tensor_comm_s
 
+    def test_behind_latent_attention_they_are_not_either(self) -> None:
+        model = catalog.model("deepseek-v2-lite")
+        assert model.experts is not None
+        experts = model.experts.model_copy(update={"shared_ffn_hidden_size": 0})
+        routed = rank_of(plan_of(tensor=8, data=8), training(model.model_copy(update={"experts": experts})))
+        assert entered_products(routed, is_expert=True) == []
+        assert len(entered_products(routed, is_expert=False)) == 1
+
     def test_expert_parallelism_keeps_the_work_of_a_rank(self) -> None:
         # An eighth of the experts with eight times the tokens each: the same operations in fewer, larger products.
         # Copies for a single expert need no sorting: 4 k h values of 2 bytes each way less, 0.2 ms at 2.7 TB/s.
@@ -424,6 +432,13 @@ def test_hidden_communication_costs_between_its_cores_and_its_time(traffic: floa
     # The computation goes on with 0.85 of the cores until the traffic ends; what ends last decides.
     end = max(cover + 0.15 * min(traffic, cover), traffic)
     assert exposed == pytest.approx(end - cover, abs=1e-9)
+
+
+def test_traffic_in_pieces_hides_its_share_and_shows_the_rest() -> None:
+    rank = rank_of(plan_of(tensor=8), training().model_copy(update={"overlaps_tensor_comm": True}))
+    second, hidden = np.ones(1), rank.training.hidden_tensor_fraction
+    assert in_pieces_s(rank, second, 0.0 * second) == 1.0
+    assert in_pieces_s(rank, second, 10.0 * second) == pytest.approx(1.0 - hidden + CORE_SHARE * hidden)
 
 
 @given(factor=st.floats(1.0, 10.0))

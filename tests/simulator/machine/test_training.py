@@ -178,6 +178,15 @@ class TestHost:
         waits_s = host_waits_s(rank_of(eager.model_copy(update={"lora": Lora(rank=8)})), busy_s, busy_s)
         assert [float(seconds) / launch_s for (seconds,) in waits_s] == pytest.approx([64, 121])
 
+    def test_collectives_of_adapters_are_launches_too(self) -> None:
+        adapted = launched("blocking-2022", lora=Lora(rank=8))
+        one_s, two_s = (
+            host_waits_s(rank_of(adapted, plan_of(tensor=t)), np.array([1.0]), np.array([1.0]))[0][0]
+            for t in (1, 2)
+        )
+        # Two of the layer; of its four adapters, sums and gathers between A and B, and gathers of two results.
+        assert (two_s - one_s) / training_constants().blocking_launch_s == pytest.approx(2 + 4 + 2)
+
     def test_graphs_need_no_host(self) -> None:
         graph, eager = (dense_layer(rank_of(launched(name))) for name in ("graph", "eager-2022"))
         assert graph.forward_s[0] < eager.forward_s[0]

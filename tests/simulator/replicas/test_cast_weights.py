@@ -21,7 +21,7 @@ from simulator.layout.trained_weights import StepWeights
 from simulator.machine.rank import Rank
 from simulator.replicas.cast_weights import casts_in_passes_s, gathered_weight_bytes, once_per_step_cast_bytes
 from simulator.replicas.replica_sync import ReplicaTraffic
-from simulator.step.model_parts import ModelParts
+from simulator.step.model_parts import ModelParts, part_times
 from simulator.step.parts import Part
 from tests.simulator.builders import changed, job_of, memory_of, plan_of, rented, table_of, training
 
@@ -39,6 +39,18 @@ def rank_of(workload: Workload, plan: Plan, accelerator: str = "h100-sxm5-80gb")
 
 
 fp8 = partial(plan_of, precision=Precision.FP8)
+
+
+@pytest.mark.parametrize("recipe", ["tensorwise", "delayed"])
+def test_each_pass_casts_what_it_gathers_to_the_layout_that_it_needs(recipe: CastRecipe) -> None:
+    rank = rank_of(in_8_bits(recipe, sharded_copies="none"), fp8(data=8, zero=3))
+    parts = ModelParts.of(rank, split_layers(MODEL, rank.plans))
+    plain, cast = part_times(rank, Part.DENSE), parts.times[Part.DENSE]
+    forward_s, backward_s = casts_in_passes_s(rank, parts.weights.together)
+    kind = parts.kinds.index(Part.DENSE)
+    assert cast.forward_s - plain.forward_s == pytest.approx(forward_s[kind])
+    assert cast.backward_s - plain.backward_s == pytest.approx(backward_s[kind])
+    assert forward_s[kind] > 0.0
 
 
 class TestGathers:

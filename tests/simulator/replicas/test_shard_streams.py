@@ -59,6 +59,20 @@ def test_weights_of_experts_are_shared_by_fewer_ranks() -> None:
     assert behind == pytest.approx(12 * 7 / 8 * share)
 
 
+def test_weights_of_experts_that_one_rank_owns_alone_are_not_copied() -> None:
+    workload = training(MIXTURE, global_batch_size=64).model_copy(update={"sharded_copies": "fsdp-2"})
+    plan = plan_of(expert=8, data=8, zero=3)
+    rank = Rank.of(job_of(workload), table_of(plan))
+    few, many = (
+        stream_copies_s(
+            rank,
+            StepWeights(trained=ChunkWeights(shared=np.full((1, 1), 8e9), routed=np.full((1, 1), routed))),
+        )
+        for routed in (0.0, 16e9)
+    )
+    assert few == many
+
+
 def test_gradients_of_sixteen_bits_are_added_up_in_them() -> None:
     workload = FSDP_2.model_copy(update={"gradient_bytes": 2})
     ahead, behind = copies_of(plan_of(data=4, zero=3), 8e9, workload=workload)

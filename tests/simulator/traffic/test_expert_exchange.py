@@ -22,6 +22,7 @@ from simulator.simulate import simulate
 from simulator.table import Floats
 from simulator.traffic.expert_exchange import (
     RATE_IN_TRAINING,
+    copied_bytes,
     expert_exchange_s,
     hidden_in_pairs_s,
 )
@@ -282,6 +283,12 @@ class TestExchange:
         layer = expert_layer(rank_of(hidden.workload, plan))
         ratio = float(layer.hidden_s[0] / (layer.forward_expert_comm_s + layer.backward_expert_comm_s)[0])
         assert hidden_s == pytest.approx(shown_s * (1.0 - share * ratio), rel=1e-9)
+
+    def test_tensor_parallel_ranks_copy_their_own_tokens_to_the_parts_of_experts(self) -> None:
+        parts = changed(training("mixtral-8x7b"), expert_tensor_parallel=2, expert_imbalance=1.0)
+        # Two experts for each of 4,096 tokens of 4,096 values; two ranks with parts of each get all tokens of both.
+        for t in (2, 4):
+            assert copied_bytes(rank_of(parts, plan_of(tensor=t))) == 2 * 2 * 2 * 4096 * 4096 / t
 
     def test_one_rank_exchanges_nothing(self) -> None:
         workload = training("mixtral-8x7b")
