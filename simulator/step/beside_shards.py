@@ -65,14 +65,6 @@ def parts_beside_s(rank: Rank, parts: ModelParts, cards: OnLink | None) -> Direc
     )
 
 
-def later_beside_s(rank: Rank, parts: ModelParts) -> Floats:
-    """Returns the same for passes that compute gradients of weights later, which are only products, `(7, k, n)`."""
-    cover_s = np.stack(parts.part_weight_gradients(rank))
-    beside_s = np.zeros((BUSY_SCALE_UP + 1, *cover_s.shape))
-    beside_s[COVER] = cover_s
-    return beside_s
-
-
 def _meets_shards(rank: Rank) -> bool:
     """Whether any design has collectives inside its passes."""
     plans = rank.plans

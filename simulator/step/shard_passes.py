@@ -22,10 +22,7 @@ In a pipeline it is queued when the last part of the previous pass begins. A for
 wait for the reductions. The step has m + p - 1 backward passes one behind the other, of which those on p - 1 stages come to a
 stage that waits: the gather shows m times under 1F1B, m - 1 times under GPipe.
 
-Zero-bubble schedules compute the products w that give the gradients of weights in passes of their own, which reduce these
-gradients and gather nothing. Backward passes overlap only gathers with the rest of x, and the later passes have
-
-    later       sum of beside(w(i), r(i - 1)) + r(n)
+Schedules that compute gradients of weights in passes of their own have neither ZeRO-2 nor ZeRO-3.
 
 Under ZeRO-2 interleaved stages reduce the gradients of a group of micro-batches at once. No pass waits for these reductions:
 they are in the queue of their stage (`simulator.pipeline.kernel`), where they meet the collectives of passes for as long as
@@ -40,7 +37,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.compiled import compiled, inner
-from simulator.domain.plan import PlanTable, Schedule, splits_backward
+from simulator.domain.plan import PlanTable, Schedule
 from simulator.layout.micro_batches import num_micro_batches
 from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaTraffic
@@ -52,7 +49,6 @@ from simulator.step.beside_shards import (
     COVER,
     WAITED_CARDS,
     WAITED_SCALE_UP,
-    later_beside_s,
     parts_beside_s,
 )
 from simulator.step.link_waits import OnLink
@@ -61,9 +57,9 @@ from simulator.step.parts import Part
 from simulator.table import Booleans, Floats, Integers
 from simulator.traffic.layer_collectives import CORE_SHARE, Directions
 
-ShownShards = tuple[Floats, Floats, Floats, Floats]
-"""Forward, backward, the part of the latter that is exposed in passes for the gradients of weights, and the reductions of
-groups beside passes, which hold up the update, if anything, all as means of a micro-batch, `(n, C)` each."""
+ShownShards = tuple[Floats, Floats, Floats]
+"""Forward, backward, and the reductions of groups beside passes, which hold up the update, if anything, all as means of a
+micro-batch, `(n, C)` each."""
 IS_WHOLE, IS_AHEAD, IS_BEHIND = range(3)
 """What the first gather of a backward pass is: none, overlapped with the end of a forward pass, or behind a backward pass."""
 
@@ -79,27 +75,25 @@ def shards_s(
         traffic: that of every part, `(n, k)`; `None` where no design has a ZeRO stage of 2 or 3.
         cards: the collectives of parts on the cards where shards are there, too; `None`: there are none.
     """
-    forward_s, backward_s, later_s, groups_s = (np.zeros_like(parts.counts[Part.OUTPUT]) for _ in range(4))
-    shown_s = forward_s, backward_s, later_s, groups_s
+    forward_s, backward_s, groups_s = (np.zeros_like(parts.counts[Part.OUTPUT]) for _ in range(3))
+    shown_s = forward_s, backward_s, groups_s
     if traffic is None:
         return shown_s
-    reduces_later = splits_backward(rank.plans) & reduces_in_every_pass(rank.plans)
     prefetch, counts = rank.workload.weight_prefetch, np.stack(list(parts.counts.values()))
     gathered_back_s = np.where(rank.plans.zero_stage[:, None] == 3, traffic.forward_s, 0.0)
     reduced_s = traffic.backward_s - gathered_back_s
     if not rank.workload.overlaps_gradient_sync:  # they are on the stream of the computation
         backward_s += np.einsum("knc,nk->nc", counts, reduced_s)
-        later_s += reduces_later[:, None] * backward_s
         reduced_s = np.zeros_like(reduced_s)
     _add_shown(
         shown_s,
         counts,
-        (*parts_beside_s(rank, parts, cards), later_beside_s(rank, parts)),
+        parts_beside_s(rank, parts, cards),
         (traffic.forward_s, gathered_back_s, reduced_s),
         (prefetch in ("both", "forward"), prefetch in ("both", "backward")),
         first_gathers(rank.plans),
         _shares_shown(rank),
-        (reduces_in_every_pass(rank.plans), reduces_later),
+        reduces_in_every_pass(rank.plans),
     )
     return shown_s
 
@@ -136,20 +130,19 @@ def reduces_in_every_pass(plans: PlanTable) -> Booleans:
 def _add_shown(
     shown_s: ShownShards,
     counts: Floats,
-    besides_s: tuple[Floats, Floats, Floats],
+    besides_s: Directions,
     traffic_s: tuple[Floats, Floats, Floats],
     prefetches: tuple[bool, bool],
     first_gather: Integers,
     share_shown: Floats,
-    reduces: tuple[Booleans, Booleans],
+    reduces_always: Booleans,
 ) -> None:
     """Adds the exposed gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)`.
 
-    Counts of parts, in the order of the model, are `(k, n, C)`. `reduces` says whether gradients are reduced in every
-    micro-batch, and whether in passes of their own.
+    Counts of parts, in the order of the model, are `(k, n, C)`. `reduces_always` says whether gradients are reduced in every
+    micro-batch.
     """
     gathers_s, gathers_back_s, reductions_s = traffic_s
-    reduces_always, reduces_later = reduces
     order = np.arange(len(counts))
     for row in range(shown_s[0].shape[0]):
         ahead_s, back_beside_s = besides_s[0][:, :, row], besides_s[1][:, :, row]
@@ -175,50 +168,18 @@ def _add_shown(
                 is_ahead = first_gather[row] == IS_AHEAD
                 back_s = share_shown[row] * (_shown_s(ahead_s[:, last], back_s) if is_ahead else back_s)
             if reduces_always[row]:
-                whole_s, later_s = _backward_s(
-                    number,
-                    (back_beside_s, besides_s[2][:, :, row]),
-                    (gather_back_s, reduce_s),
-                    prefetches[1],
-                    reduces_later[row],
+                is_back = True
+                back_s += _pass_s(
+                    order[::-1], number, back_beside_s, gather_back_s, reduce_s, prefetches[1], is_back
                 )
-                back_s += whole_s
-                shown_s[2][row, chunk] += later_s
             else:
                 # Only the update waits for what a group leaves, and forward passes are beside it, too.
                 both_s = _together_s(number, back_beside_s, ahead_s)
                 group_s = np.sum(number * reduce_s)
                 held_up_s = _held_up_s(both_s, group_s)
                 back_s += held_up_s
-                shown_s[3][row, chunk] += _among_passes_s(both_s, group_s, held_up_s)
+                shown_s[2][row, chunk] += _among_passes_s(both_s, group_s, held_up_s)
             shown_s[1][row, chunk] += back_s
-
-
-@inner
-def _backward_s(
-    number: Floats,
-    besides_s: Directions,
-    traffic_s: Directions,
-    prefetches: bool,
-    reduces_later: bool,
-) -> tuple[float, float]:
-    """Returns the exposed traffic of a backward pass without the first gather, and its part in later weight gradients.
-
-    Args:
-        number: how often the chunk has each part.
-        besides_s: what parts have in the whole pass, and what of it is later.
-        traffic_s: gathers and reductions.
-        prefetches: whether gathers are ahead of their turn.
-        reduces_later: whether gradients of weights come later.
-    """
-    order, is_back = np.arange(len(number))[::-1], True
-    (whole_s, products_s), (gather_s, reduce_s) = besides_s, traffic_s
-    if not reduces_later:
-        return _pass_s(order, number, whole_s, gather_s, reduce_s, prefetches, is_back), 0.0
-    none, inputs_s = np.zeros_like(reduce_s), whole_s.copy()
-    inputs_s[COVER] = np.maximum(0.0, whole_s[COVER] - products_s[COVER])
-    later_s = _pass_s(order, number, products_s, none, reduce_s, prefetches, is_back)
-    return later_s + _pass_s(order, number, inputs_s, gather_s, none, prefetches, is_back), later_s
 
 
 @inner

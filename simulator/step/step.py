@@ -114,8 +114,6 @@ class StepParts:
     """Shares of `chunk_forward_s`."""
     backward: ExposedTimes
     """Shares of `chunk_backward_s`."""
-    later_shards_s: Floats
-    """`(n, C)` the part of the shards of `backward` that belongs to `chunk_weight_gradient_s`."""
     lent_s: Floats
     """`(n,)` how much longer the step is because traffic of the replicas takes cores from passes."""
     whole_gradient_s: Floats
@@ -135,7 +133,6 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
         pipeline=made.pipeline,
         forward=made.parts.exposed("forward", forward_shards_s, forward_copies_s),
         backward=made.parts.exposed("backward", backward_shards_s, backward_copies_s),
-        later_shards_s=made.later_shards_s,
         lent_s=made.lent_s,
         whole_gradient_s=whole_gradient_s(rank, chunks, made.weights.trained),
         tied_gradient_s=tied_gradient_s(rank),
@@ -151,8 +148,6 @@ class _Made:
     weights: StepWeights
     shards_s: Directions
     """Exposed gathers and reductions of sharded weights, `(n, C)` a way."""
-    later_shards_s: Floats
-    """The part of it that is exposed behind gradients of weights that come later, `(n, C)`."""
     copies_s: Directions
     """Exposed copies of activations and gradients to main memory and back, `(n, C)` a way."""
     pipeline: PipelineColumns
@@ -169,10 +164,10 @@ class _Made:
         cards_s = _per_chunk(parts, cards.carried_s) if cards else None
         is_by_parts = bool(np.any(rank.plans.zero_stage >= FIRST_BY_PARTS))
         by_parts = ReplicaTraffic.of(rank, parts.weights) if is_by_parts else None
-        forward_s, backward_s, later_s, in_groups_s = _shown_shards_s(rank, parts, by_parts, cards)
+        forward_s, backward_s, in_groups_s = _shown_shards_s(rank, parts, by_parts, cards)
         shown_s = forward_s, backward_s
         copies_s = _host_copies_s(rank, parts, *_added(layers_s, shown_s))
-        passes_s = *_added(layers_s, shown_s, copies_s), parts.weight_gradients(rank) + later_s
+        passes_s = *_added(layers_s, shown_s, copies_s), parts.weight_gradients(rank)
         once_s = once_per_step_s(rank, parts, weights, by_parts)
         buckets = Buckets.of(rank, parts, weights)
         copied_s = _shards_beside_copies_s(rank, parts, by_parts)
@@ -185,7 +180,6 @@ class _Made:
             parts=parts,
             weights=weights,
             shards_s=shown_s,
-            later_shards_s=later_s,
             copies_s=copies_s,
             pipeline=pipeline,
             lent_s=lent_to_replicas_s(

@@ -274,15 +274,13 @@ def _computing_s(played: PipelineTimeline, duration_s: Floats) -> Floats:
 
 
 def _exposed_s(parts: StepParts) -> dict[str, Floats]:
-    """Returns the exposed communication of the only row by name, each `(3, C)`; weight gradients expose shards only."""
-    found = {
+    """Returns the exposed communication of the only row by name, each `(3, C)`; weight gradients expose nothing."""
+    return {
         name: np.stack([there[0], back[0], np.zeros_like(back[0])])
         for (name, there), back in zip(
             parts.forward.columns().items(), parts.backward.columns().values(), strict=True
         )
     }
-    found["shard_comm_s"][1:] += np.stack([-parts.later_shards_s[0], parts.later_shards_s[0]])
-    return found
 
 
 def _delays_s(parts: StepParts, played: PipelineTimeline) -> Floats:

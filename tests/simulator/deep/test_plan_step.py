@@ -396,16 +396,6 @@ class TestDepths:
         later_s = seconds_of(layer.backward) - seconds_of(layer.input_gradient)
         assert later_s == pytest.approx(float(dense_layer_weight_gradients_s(parts.rank)[0]))
 
-    @pytest.mark.parametrize("sequence", [512, 2048])
-    @pytest.mark.parametrize(("schedule", "virtual"), [(Schedule.ZB_H1, 1), (Schedule.ZB_V, 2)])
-    def test_shards_travel_beside_the_halves_of_a_backward_pass_that_need_them(
-        self, schedule: Schedule, virtual: int, sequence: int
-    ) -> None:
-        # With gathers and reductions beside the whole pass, and none beside gradients of weights: 11 % and 2 to 5 % apart.
-        workload = training("llama-3.1-8b", sequence_length=sequence, global_batch_size=128)
-        plan = plan_of(pipeline=4, virtual=virtual, data=16, zero=3, schedule=schedule)
-        assert abs(_difference(plan_step(job_of(workload), plan))) < 0.018
-
     @pytest.mark.parametrize("is_folded", [True, False])
     @pytest.mark.parametrize("plan", [plan_of(tensor=2, data=4, zero=3), plan_of(tensor=4, data=4, zero=2)])
     def test_groups_of_a_mesh_that_have_no_pair_in_common_share_no_links(

@@ -17,7 +17,6 @@ from simulator.domain.plan import Plan, Schedule
 from simulator.domain.workload import Workload
 from simulator.layers.layer_costs import dense_layer
 from simulator.layers.model_ends import embedding, output_layer
-from simulator.layers.weight_gradients import dense_layer_weight_gradients_s
 from simulator.layout.chunks import split_layers
 from simulator.layout.trained_weights import StepWeights
 from simulator.machine.network import all_gather_s, reduce_scatter_s
@@ -209,27 +208,6 @@ def test_the_first_gather_of_a_backward_pass_waits_for_the_one_before_under_gpip
     found_s = backward_s(Schedule.GPIPE) - backward_s(Schedule.ONE_F_ONE_B)
     expected_s = [behind * last.gather_s - ahead * beside_s(last.forward_s, last.gather_s) for last in lasts]
     np.testing.assert_allclose(found_s, expected_s, rtol=1e-9)
-
-
-@pytest.mark.parametrize("overlaps", [True, False])
-def test_zero_bubble_schedules_gather_beside_gradients_of_inputs_and_reduce_beside_those_of_weights(
-    overlaps: bool,
-) -> None:
-    plan = plan_of(pipeline=4, data=8, zero=3, schedule=Schedule.ZB_H1)
-    changes = {"overlaps_gradient_sync": overlaps, "weight_prefetch": "both"}
-    rank = Rank.of(job_of(workload(4, 8).model_copy(update=changes)), table_of(plan))
-    parts = ModelParts.of(rank, split_layers(MODEL, rank.plans))
-    _, backward_s, later_s, _ = shards_s(rank, parts, ReplicaTraffic.of(rank, parts.weights), None)
-    # The stages in the middle have two layers; one reduction is behind both.
-    layer = model_parts(rank, 3)[1]
-    products_s = float(dense_layer_weight_gradients_s(rank)[0])
-    gather, reduction = layer.gather_s, layer.reduce_s
-    reduced_s = beside_s(products_s, reduction) + reduction if overlaps else 2.0 * reduction
-    inputs_s = layer.backward_s - products_s
-    ahead_s = 4.0 / 7.0 * beside_s(layer.forward_s, gather)
-    np.testing.assert_allclose(later_s[0, 1:3], reduced_s, rtol=1e-9)
-    gathered_s = ahead_s + beside_s(inputs_s, gather)
-    np.testing.assert_allclose(backward_s[0, 1:3], reduced_s + gathered_s, rtol=1e-9)
 
 
 def test_gradients_of_a_plain_pipeline_are_reduced_once_layer_by_layer() -> None:

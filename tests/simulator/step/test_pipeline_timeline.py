@@ -71,7 +71,7 @@ CASES = {
     "shards gathered in every micro-batch of a pipeline": (SLOW, plan_of(pipeline=2, data=64, zero=3)),
     "shards reduced beside gradients of weights": (
         SLOW,
-        plan_of(pipeline=4, data=32, zero=3, schedule=Schedule.ZB_H1),
+        plan_of(pipeline=4, data=32, schedule=Schedule.ZB_H1),
     ),
     "shards reduced in every micro-batch": (SLOW, plan_of(pipeline=4, virtual=2, data=32, zero=2)),
     "parameters that come piece by piece": (SLOW, plan_of(pipeline=4, data=64)),
