@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator import catalog
+from simulator.domain.plan import Recompute
 from simulator.layout.chunks import chunk_weights, split_layers
 from simulator.step.model_parts import part_collectives_s, part_times
 from simulator.step.parts import counts_of_parts, weights_of_parts
@@ -34,8 +35,9 @@ def test_parts_hold_all_weights_of_their_chunks() -> None:
         assert held == pytest.approx(expected)
 
 
-def test_exposed_collectives_of_a_part_are_those_in_its_times() -> None:
-    rank = rank_of(DEEPSEEK, plan_of(tensor=2, context=2, expert=8, data=8))
+@pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.FULL])
+def test_exposed_collectives_of_a_part_are_those_in_its_times(recompute: Recompute) -> None:
+    rank = rank_of(DEEPSEEK, plan_of(tensor=2, context=2, expert=8, data=8, recompute=recompute))
     for part in counts_of_parts(DEEPSEEK, rank.plans, split_layers(DEEPSEEK.model, rank.plans)):
         times, found = part_times(rank, part), part_collectives_s(rank, part)
         assert found[0] == pytest.approx(times.collectives_s("forward"))

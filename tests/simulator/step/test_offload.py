@@ -113,6 +113,15 @@ class TestOptimizer:
         assert none < half
         assert half == pytest.approx(all_ / 2)
 
+    def test_what_the_host_updates_the_accelerator_need_not(self) -> None:
+        fast = {"host_copy_bytes_per_s": 1e18, "host_memory_bytes_per_s": 1e18}
+        none, half, all_ = (
+            step_of(with_node(offloading(optimizer=f), **fast), plan_of(data=8, zero=3)).optimizer_s[0]
+            for f in (0.0, 0.5, 1.0)
+        )
+        assert half == pytest.approx((none + all_) / 2)
+        assert all_ < 0.5 * none
+
     # DeepSpeed's `copy_grads_in_partition`: 2 bytes a weight there and, but for the first micro-batch, 2 back.
     @pytest.mark.parametrize(("zero", "is_away"), [(1, False), (2, True), (3, True)])
     def test_gradients_are_added_up_on_the_host_from_zero_2_on(self, zero: int, *, is_away: bool) -> None:

@@ -69,10 +69,6 @@ CASES = {
     ),
     "routed experts": (ROUTED, plan_of(pipeline=2, data=32, expert=8, zero=1)),
     "shards gathered in every micro-batch of a pipeline": (SLOW, plan_of(pipeline=2, data=64, zero=3)),
-    "shards reduced beside gradients of weights": (
-        SLOW,
-        plan_of(pipeline=4, data=32, schedule=Schedule.ZB_H1),
-    ),
     "shards reduced in every micro-batch": (SLOW, plan_of(pipeline=4, virtual=2, data=32, zero=2)),
     "parameters that come piece by piece": (SLOW, plan_of(pipeline=4, data=64)),
     "activations on their way to hosts": (OFFLOADED, plan_of(pipeline=4, data=32)),
@@ -206,6 +202,20 @@ def test_gradients_are_reduced_when_the_kernel_says(case: tuple[Job, Plan]) -> N
             and len(own := own.take(own.stage == stage)) > 0
         ]
         assert max(ends_s) == pytest.approx(times.stage_end_s[0, stage], rel=ROUNDING)
+
+
+def test_reductions_follow_what_completes_a_piece_and_each_other(case: tuple[Job, Plan]) -> None:
+    events = timeline_of(case).events
+    reduced = of_kind(events, EventKind.GRADIENT_SYNC, background=True)
+    backward = of_kind(events, EventKind.BACKWARD)
+    for chunk in np.unique(reduced.chunk):
+        first_s = reduced.start_s[reduced.chunk == chunk].min()
+        assert np.any((backward.chunk == chunk) & (backward.start_s < first_s))
+    for stage in np.unique(reduced.stage):
+        start_s, end_s = (
+            np.sort(times[reduced.stage == stage]) for times in (reduced.start_s, reduced.end_s)
+        )
+        assert np.all(start_s[1:] >= end_s[:-1] - ROUNDING)
 
 
 def test_blocking_sends_take_as_long_as_the_kernel_says(case: tuple[Job, Plan]) -> None:

@@ -11,6 +11,7 @@ from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
 from simulator.machine.network import all_reduce_s
 from simulator.step.step import step_parts
+from simulator.step.whole_gradients import summed_bytes
 from tests.simulator.builders import changed, job_of, plan_of, rank_of, step_of, training
 
 V3 = training("deepseek-v3", global_batch_size=64)
@@ -45,6 +46,12 @@ def test_the_stage_with_most_of_them_is_waited_for() -> None:
 
 def test_gradients_in_16_bits_are_half_as_many_bytes() -> None:
     assert summed_s(changed(V3, gradient_bytes=2), EVEN) == pytest.approx(summed_s(V3, EVEN) / 2, rel=0.05)
+
+
+def test_ranks_that_share_out_their_gradients_sum_their_shares() -> None:
+    assert summed_bytes(rank_of(V3, EVEN), 8e9) == 8 * summed_bytes(
+        rank_of(V3, changed(EVEN, zero_stage=2)), 8e9
+    )
 
 
 def test_they_are_part_of_the_step_and_of_its_synchronisation() -> None:
