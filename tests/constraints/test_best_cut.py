@@ -142,6 +142,14 @@ def test_no_simulated_step_is_below_its_bound(fields: Mapping[str, object]) -> N
         assert all(fast.is_allowed[stage, ends[stage], ends[stage + 1]] for stage in range(len(layers)))
 
 
+@pytest.mark.parametrize("limit", ["MOST_CUTS", "MOST_PASSES"])
+def test_what_would_take_too_long_to_prove_is_not_called_proven(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"constraints.best_cut.{limit}", 0)
+    assert not best_cut(job_of(SMALL), plan_of(**PLANS[0])).is_proven
+
+
 def test_the_cuts_that_are_counted_are_those_that_are_listed() -> None:
     job, plan = job_of(SMALL), plan_of(pipeline=4, data=8)
     fast = fast_cuts(plan_costs(job, plan), num_micro_batches=8, schedule=Schedule.ONE_F_ONE_B, step_s=np.inf)
