@@ -326,14 +326,15 @@ def test_a_scheme_can_be_had_where_its_rules_are_kept() -> None:
         {"num_gpus": 16, "zero_stage": 0},
         {"num_gpus": 16, "zero_stage": 3},
         {**ONE_REPLICA, "zero_stage": 0},
+        {"num_gpus": 16, "zero_stage": 3, "shard_ranks": 8},  # two shard groups with a copy each
     )
     can_have = {scheme: can_save_by(job, plans, [scheme])[:, 0].tolist() for scheme in CheckpointScheme}
-    assert can_have.pop(CheckpointScheme.IN_MEMORY_PEER) == [False, True, True, True]
-    assert can_have.pop(CheckpointScheme.TIERED) == [False, True, True, True]
-    assert can_have.pop(CheckpointScheme.JUST_IN_TIME) == [True, True, False, False]
-    assert can_have.pop(CheckpointScheme.REPLICA_FT) == [True, True, False, False]
-    assert can_have.pop(CheckpointScheme.GRADIENT_REPLICA) == [True, True, False, False]
-    assert list(can_have.values()) == [[True] * 4] * len(can_have)
+    assert can_have.pop(CheckpointScheme.IN_MEMORY_PEER) == [False, True, True, True, True]
+    assert can_have.pop(CheckpointScheme.TIERED) == [False, True, True, True, True]
+    assert can_have.pop(CheckpointScheme.JUST_IN_TIME) == [True, True, False, False, True]
+    assert can_have.pop(CheckpointScheme.REPLICA_FT) == [True, True, False, False, True]
+    assert can_have.pop(CheckpointScheme.GRADIENT_REPLICA) == [True, True, False, False, False]
+    assert list(can_have.values()) == [[True] * 5] * len(can_have)
 
 
 def test_latent_attention_has_no_groups_of_heads_to_split() -> None:

@@ -44,6 +44,14 @@ class TestBests:
                     for driver in best.drivers
                     if "(x" in driver_text(driver)
                 }
+                if objective is Objective.ENERGY:
+                    amounts = {driver.name: driver.value for driver in best.drivers}
+                    days = front.scores.time_to_train_s[place] / 86_400
+                    hours = float(front.plans.num_gpus[place] * days * 24)
+                    assert amounts["GPU-hours excluding spares"] == pytest.approx(hours)
+                    assert (
+                        400 < amounts["W per GPU excluding cooling and spares"] < 1400
+                    )  # with its part of a host
                 if objective is Objective.CARBON:
                     assert factors["kWh"] == pytest.approx(
                         front.scores.energy_j[place] / front.scores.energy_j[1 - place]
