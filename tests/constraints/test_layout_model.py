@@ -43,6 +43,7 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(workload={**MIXTURE, "expert_tensor_parallel": 4}, search=FEW),
         job_with(workload={"has_sequence_parallel": False, "sequence_length": 4100}),
         job_with(workload={"context_exchange": "hybrid", "sequence_length": 65_536}, search={"context_parallel": [2, 8, 16]}),
+        job_with(workload={"context_exchange": "all_to_all", "sequence_length": 8192}, search={**FEW, "context_parallel": [2]}),
         job_with(workload={**WINDOWS, "sequence_length": 65_536}, search={"context_parallel": [1, 2]}),
         job_with(search={"pipeline_schedules": ["1f1b", "dual_pipe_v"], "virtual_pipeline": [1, 2], **SEVERAL}),
         job_with(search={"interleaved_group_sizes": [4, 6, 7], "virtual_pipeline": [1, 2], **SEVERAL}),
@@ -55,8 +56,8 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(search={"pipeline_schedules": ["1f1b", "zb_h1"], "recompute": ["full"], **SEVERAL}),
         job_with(H100_RENTED, B200_RENTED, workload=SCALED_BY_BLOCK, search=FEW),
     ],
-    ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "windows",
-         "pairs", "groups", "groups and pairs", "pairs alone", "to and fro", "chunks for one schedule",
+    ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "heads",
+         "windows", "pairs", "groups", "groups and pairs", "pairs alone", "to and fro", "chunks for one schedule",
          "schedules without groups", "weight gradients", "scales of blocks"],
 )  # fmt: skip
 def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
