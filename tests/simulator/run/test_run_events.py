@@ -41,9 +41,15 @@ class TestExpectation:
             slots=slots, policy=policy, restart_s=180.0,
         )  # fmt: skip
         found = expected_goodput(**row | {"work_s": np.inf})
-        runs = simulate_runs(num_replications=100, seed=5, **row | {"work_s": 3.6e6})
-        played = (runs.productive_s / runs.wall_s).mean(axis=1)
-        assert found == pytest.approx(played, rel=0.008)  # 100,000 up-times are known to a third of that
+        # Up-times differ less where a commit is short; with so many, the standard error of a mean is at most 0.4 %.
+        up_times = np.select([commit_s == 72.0, commit_s == 360.0, commit_s == 1800.0], [5e3, 2e4, 1e5], 4e5)
+        runs = simulate_runs(
+            num_replications=100, seed=5, **row | {"work_s": up_times / 100 * 3600.0 * found}
+        )
+        played = runs.productive_s / runs.wall_s
+        mean = played.mean(axis=1)
+        assert (played.std(axis=1, ddof=1) / 10 / mean).max() < 0.004
+        assert found == pytest.approx(mean, rel=0.008)
 
     @pytest.mark.parametrize(
         ("mtbf_s", "interval_s", "stall_s", "restart_s", "segment_s"),
