@@ -30,7 +30,7 @@ HORIZON_H = 4
 
 
 def every_choice(problem: PurchaseProblem) -> Iterator[Choice]:
-    """All choices whose jobs run in their windows, whatever else they break."""
+    """All choices whose jobs run in their windows and whose lots alone, without a job, break no rule."""
     runs = [
         [
             (index, start_h)
@@ -41,7 +41,14 @@ def every_choice(problem: PurchaseProblem) -> Iterator[Choice]:
         for job, window in enumerate(problem.windows)
     ]
     lots = [list(product(range(pool.max_nodes + 1), repeat=len(pool.lots))) for pool in problem.pools]
-    for taken, nodes in product(product(*runs), product(*lots)):
+    # What lots break without a job, they break with any.
+    idle = replace(problem, windows=(), ways=())
+    kept = [
+        nodes
+        for nodes in product(*lots)
+        if not broken_rules(idle, Choice(ways=(), starts_h=(), lot_nodes=nodes))
+    ]
+    for taken, nodes in product(product(*runs), kept):
         ways, starts_h = zip(*taken, strict=True)
         yield Choice(ways=ways, starts_h=starts_h, lot_nodes=nodes)
 
@@ -260,10 +267,12 @@ def test_two_jobs_share_what_is_bought_one_after_the_other() -> None:
 @given(problems())
 def test_a_way_that_some_choice_takes_fits_alone(problem: PurchaseProblem) -> None:
     alone = replace(problem, windows=problem.windows[:1], ways=problem.ways[:4])
-    for index, way in enumerate(alone.ways):
-        choices = (choice for choice in every_choice(alone) if choice.ways == (index,))
-        if any(not broken_rules(alone, choice) for choice in choices):
-            assert fits_alone(problem, way)
+    taken: set[int] = set()
+    for choice in every_choice(alone):
+        (index,) = choice.ways
+        if index not in taken and not broken_rules(alone, choice):
+            taken.add(index)
+    assert all(fits_alone(problem, alone.ways[index]) for index in taken)
 
 
 def test_a_way_that_any_limit_rules_out_does_not_fit_alone() -> None:
