@@ -61,13 +61,15 @@ def cluster() -> Iterator[Cluster]:
         yield workers
 
 
-@pytest.fixture(autouse=True)
-def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _small_chunks() -> Iterator[None]:
     """Chunks so small that the tests' few designs make many of them."""
-    monkeypatch.setattr(distributed, "LEAST_DESIGNS_PER_CHUNK", 20)
-    monkeypatch.setattr(exhaustive, "DESIGNS_PER_BATCH", DESIGNS_PER_BLOCK)
-    monkeypatch.setattr(exhaustive, "LEAST_PER_PART", DESIGNS_PER_BLOCK)
-    monkeypatch.setattr(evaluator, "LEAST_SHARED_BLOCKS", 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distributed, "LEAST_DESIGNS_PER_CHUNK", 20)
+        patch.setattr(exhaustive, "DESIGNS_PER_BATCH", DESIGNS_PER_BLOCK)
+        patch.setattr(exhaustive, "LEAST_PER_PART", DESIGNS_PER_BLOCK)
+        patch.setattr(evaluator, "LEAST_SHARED_BLOCKS", 1)
+        yield
 
 
 def job_of(**search: object) -> Job:
@@ -112,6 +114,12 @@ def written(study: StudyAnswer) -> list[tuple[object, ...]]:
         return connection.execute(query).fetchall()
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> StudyAnswer:
+    """The study of `job_of()`, by one process from start to end."""
+    return run(tmp_path_factory.mktemp("whole"), job_of())
+
+
 def assert_equal(found: StudyAnswer, expected: StudyAnswer) -> None:
     assert found.answer.model_dump_json() == expected.answer.model_dump_json()
     assert written(found) == written(expected)
@@ -132,7 +140,9 @@ def test_two_workers_write_the_bytes_that_one_process_writes(
     assert_equal(shared, alone)
 
 
-def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_worker_that_is_killed_in_the_middle_changes_nothing(
+    tmp_path: Path, cluster: Cluster, whole: StudyAnswer
+) -> None:
     killed: list[int] = []
 
     def kill_a_worker(progress: Progress) -> None:
@@ -143,7 +153,7 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, c
 
     shared = run(tmp_path / "shared", job_of(), cluster, progress=kill_a_worker)
     assert len(killed) == 1
-    assert_equal(shared, run(tmp_path / "alone", job_of()))
+    assert_equal(shared, whole)
 
 
 def test_a_space_that_two_workers_prune_is_that_of_one_process_though_one_of_them_is_killed(
@@ -192,14 +202,15 @@ def test_only_a_space_of_many_blocks_goes_to_the_workers(
     numbers: list[int] = []
     monkeypatch.setattr(evaluator, "LEAST_SHARED_BLOCKS", 3)
     for caps, expected in (([1.0, 0.9], []), ([1.0, 0.9, 0.8], [0, 1, 2])):
-        job = job_of(power_caps=caps)
+        job = job_of(power_caps=caps, tensor_parallel=[1], pipeline_parallel=[1])
         shared = run_study_of(job, seed=1, store=StudyStore(tmp_path), clock=lambda: NOW, engine_for=Counting)
         assert numbers == expected
         assert_equal(shared, run(tmp_path / "alone", job))
 
 
-def test_a_study_goes_on_with_other_machines_than_it_was_begun_with(tmp_path: Path, cluster: Cluster) -> None:
-    whole = run(tmp_path / "whole", job_of())
+def test_a_study_goes_on_with_other_machines_than_it_was_begun_with(
+    tmp_path: Path, cluster: Cluster, whole: StudyAnswer
+) -> None:
     stopped = run(tmp_path / "stopped", job_of(), cluster, should_stop=stop_after(2))
     assert stopped.answer.status == "interrupted"
     resumed = resume_study(stopped.path, engine_for=cluster.engine_for)
@@ -209,30 +220,29 @@ def test_a_study_goes_on_with_other_machines_than_it_was_begun_with(tmp_path: Pa
 
 @pytest.mark.parametrize("resume_alone", [True, False])
 def test_fronts_of_blocks_add_up_to_the_answer_that_all_designs_give(
-    tmp_path: Path, cluster: Cluster, *, resume_alone: bool
+    tmp_path: Path, cluster: Cluster, whole: StudyAnswer, *, resume_alone: bool
 ) -> None:
-    every = run(tmp_path / "all", job_of())
     stopped = run(tmp_path / "front", job_of(), cluster, keep="front", should_stop=stop_after(2))
     resumed = resume_study(stopped.path, engine_for=ThisProcess if resume_alone else cluster.engine_for)
     assert resumed.counts.num_read_back > 0
-    assert resumed.answer.model_dump_json() == every.answer.model_dump_json()
-    assert front_of(resumed.path).front == every.answer.front
+    assert resumed.answer.model_dump_json() == whole.answer.model_dump_json()
+    assert front_of(resumed.path).front == whole.answer.front
     status = status_of(resumed.path)
     assert (status.num_designs, status.num_feasible) == (
-        every.answer.num_evaluated,
-        every.answer.num_feasible,
+        whole.answer.num_evaluated,
+        whole.answer.num_feasible,
     )
-    assert resumed.path.stat().st_size < every.path.stat().st_size / 2
+    assert resumed.path.stat().st_size < whole.path.stat().st_size / 2
 
 
 def test_a_study_takes_over_what_another_one_has_simulated_and_sends_only_the_rest(
-    tmp_path: Path, cluster: Cluster
+    tmp_path: Path, cluster: Cluster, whole: StudyAnswer
 ) -> None:
     first = run(tmp_path, job_of(tensor_parallel=[1]), cluster)
     both = run(tmp_path, job_of(), cluster)
     assert both.counts.num_reused == first.answer.num_evaluated
     assert both.counts.num_simulated == both.answer.num_evaluated - both.counts.num_reused
-    assert both.answer.front == run(tmp_path / "alone", job_of()).answer.front
+    assert both.answer.front == whole.answer.front
 
 
 def test_workers_to_whom_no_batch_was_worth_sending_are_told_to_have_been_idle(
@@ -333,8 +343,9 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         pass
 
 
-def test_a_scheduler_that_goes_away_ends_the_study_and_what_was_written_is_there(tmp_path: Path) -> None:
-    whole = run(tmp_path / "whole", job_of())
+def test_a_scheduler_that_goes_away_ends_the_study_and_what_was_written_is_there(
+    tmp_path: Path, whole: StudyAnswer
+) -> None:
     with local_cluster(1) as workers:
 
         def end_it(progress: Progress) -> None:
