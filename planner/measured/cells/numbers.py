@@ -22,6 +22,8 @@ _THOUSANDS_BY_POINTS = re.compile(r"\s*\d{1,3}(?:\.\d{3})+(?![\d.,]|\s*(?:[kKM](
 _POINT_SEPARATOR = re.compile(r"(?<=\d)\.(?=\d{3})")
 _BLANK_SEPARATOR = re.compile(r"(?<=\d)[ \u00a0\u2009\u202f](?=\d{3}(?!\d))")
 """Between thousands, as many languages write them: `16 384`."""
+_POWER_OF_TWO = re.compile(r"\b2\s?(?:\^|\*\*)\s?(\d{1,2})\b")
+"""As in `2^22 tokens`."""
 MOST_SEQUENCES = 2**18
 """A bare batch size above this number counts tokens, not sequences: the smallest batch usually stated in tokens is 2^19, half a
 million, and no published step has as many sequences."""
@@ -110,7 +112,7 @@ def number_in(column: str, cell: str, *, may_be_0: bool) -> Number | None:
         cell: what is written, trimmed.
         may_be_0: whether 0 means `not used` in the column.
     """
-    cell = _BLANK_SEPARATOR.sub("", _without_name(column, cell))
+    cell = _plain(_without_name(column, cell))
     try:
         return Number(value=float(cell))
     except ValueError:
@@ -153,6 +155,16 @@ def without_points(cell: str) -> str:
     return _POINT_SEPARATOR.sub("", cell) if _THOUSANDS_BY_POINTS.match(cell) else cell
 
 
+def with_powers_as_numbers(text: str) -> str:
+    """Returns a text with its powers of two multiplied out: `2^22 tokens`."""
+    return _POWER_OF_TWO.sub(lambda power: str(2 ** int(power[1])), text)
+
+
+def _plain(cell: str) -> str:
+    """Returns a cell without blanks between thousands and without powers."""
+    return with_powers_as_numbers(_BLANK_SEPARATOR.sub("", cell))
+
+
 def _without_name(column: str, cell: str) -> str:
     """Returns a cell without the name of its column in front of a number."""
     names = _OWN_NAMES.get(column)
@@ -169,7 +181,7 @@ def sequences_in(cell: str, seq_len: float | None) -> Number | None:
     Of the whole batches that millions (of 2^20, or of 10^6 and rounded) may mean, the one with most factors of two is meant:
     `4.2M tokens` are 512 sequences of 8,192. Thousands likewise.
     """
-    found = _IN_TOKENS.fullmatch(_BLANK_SEPARATOR.sub("", cell))
+    found = _IN_TOKENS.fullmatch(_plain(cell))
     if found is None or not seq_len:
         return None
     size = float(found["number"].replace(",", ""))

@@ -238,9 +238,11 @@ def open_degrees(told: Told, num_layers: int, num_experts: int | None) -> tuple[
 
 
 def _whole_batch(told: Told, batch: int, replicas: int, micro_batch: int) -> int:
-    """Returns the batch, or a little more if replicas cannot share it evenly: the fullest replicas set the pace."""
-    whole = -(-batch // (replicas * micro_batch)) * replicas * micro_batch
-    if whole == batch or whole > batch * (1.0 + MOST_ADDED_FRACTION):
+    """Returns the batch, or a little more, or else less, if replicas cannot share it evenly: the fullest set the pace."""
+    unit = replicas * micro_batch
+    nearby = (-(-batch // unit) * unit, batch // unit * unit)
+    whole = next((size for size in nearby if abs(size - batch) <= batch * MOST_ADDED_FRACTION), batch)
+    if whole == batch:
         return batch
     meaning = f"{replicas} replicas with micro-batches of {micro_batch} do not divide it; taken as {whole}"
     told.remark("global_batch", meaning)

@@ -90,6 +90,13 @@ class TestLayout:
         assert row["remarks"].endswith("24 replicas with micro-batches of 1 do not divide it; taken as 1032")
         assert "global_batch" in row["assumed"].split()
 
+    def test_a_batch_that_is_too_small_to_be_rounded_up_is_rounded_down(self, tmp_path: Path) -> None:
+        # OPT-175B, arXiv 2205.01068: 2M tokens on 992 accelerators with 8-way Megatron-LM tensor parallelism.
+        row = row_of(
+            tmp_path, n_gpus=992, tp=8, pp=1, seq_len=2048, micro_batch=8, global_batch="2M tokens"
+        )
+        assert (row["global_batch_size"], reason_against(row)) == ("992", "")
+
     def test_intern_sequence_parallelism_splits_no_products(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, tp=4, pp=1, sp="isp")
         assert (row["tensor_parallel"], row["context_parallel"], row["context_exchange"]) == (

@@ -38,6 +38,20 @@ def found(notes: str, **numbers: float) -> dict[str, float]:
         ("Ulysses 8 x ring 4", {"cp": 32}),
         ("local batch size 4; per-GPU batch 4", {"micro_batch": 4}),
         ("per_device_train_batch_size=2", {"micro_batch": 2}),
+        ("t=8, p=4, d=16, b=1; interleaved", {"tp": 8, "pp": 4, "dp": 16}),
+        ("t8/p64, m=3", {"tp": 8, "pp": 64}),
+        ("(t, p, d) = (8, 64, 1)", {"tp": 8, "pp": 64, "dp": 1}),
+        ("8-way tensor slicing, 16-way pipeline, 4-way data parallel", {"tp": 8, "pp": 16, "dp": 4}),
+        ("tensor 8, pipeline 16", {"tp": 8, "pp": 16}),
+        ("8-way Megatron TP", {"tp": 8}),
+        ("ici_tensor_parallelism=8, dcn_data_parallelism=2", {"tp": 8}),
+        ("MP=16", {"tp": 16}),
+        ("16-way model parallelism", {"tp": 16}),
+        ("MP=64 (TP 8 x PP 8)", {"tp": 8, "pp": 8}),
+        ("global batch of 2^22 tokens", {"global_batch": 1024}),
+        ("batch 1536", {"global_batch": 1536}),
+        ("16M tokens per batch", {"global_batch": 4096}),
+        ("DP 64, batch 128", {"dp": 64, "global_batch": 128}),
     ],
 )
 def test_they_are(notes: str, degrees: dict[str, int]) -> None:
@@ -51,6 +65,9 @@ def test_they_are(notes: str, degrees: dict[str, int]) -> None:
         "vpp=4, ETP 2, DeepEP 1.2, HSDP 8, FSDP 16",
         "no TP; TP8 was 5% slower",
         "TP overlap 50%, async-TP, 8 GPUs",
+        "context 8192, tensor cores, expert tensor parallel size 2",
+        "batch 8",
+        "TP/PP not printed (model-parallel size 144)",
     ],
 )
 def test_other_numbers_are_not(notes: str) -> None:
