@@ -27,6 +27,7 @@ from planner.measured.unmodelled import (
 from planner.measured.workload.model_names import known_shape
 from planner.measured.workload.precision import precision_of
 from planner.measured.workload.sequences import splits_sequence
+from planner.measured.workload.shape import with_layers_of_name
 from simulator import catalog
 
 _PARTLY_TRAINED = re.compile(r"inference|single-layer|forward only", re.IGNORECASE)
@@ -39,7 +40,8 @@ def setting_of(written: Cells) -> RunSetting:
         CannotModelError: it is broken, is not pretraining of a decoder, or uses a number format without constants.
         InputError: words are not understood, and without them the row could be mistaken for something else.
     """
-    cells = counted_by_rank(with_noted_degrees(with_tensor_degree(with_noted_sharding(written))))
+    named = with_layers_of_name(with_noted_sharding(written))
+    cells = counted_by_rank(with_noted_degrees(with_tensor_degree(named)))
     told = Told(cells)
     leave_out_unknown_words(told)
     _refuse_broken(cells)

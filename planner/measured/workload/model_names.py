@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -9,6 +10,7 @@ from functools import cache
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.domain.model import ModelShape, QueryKeyNorm
+from simulator.units import GIGA, TERA
 
 _HEAD_NORMS: Mapping[str, QueryKeyNorm] = {
     r"qwen-?3(?!\.|-?next)": "per_head",
@@ -22,7 +24,7 @@ _PUBLISHERS = re.compile(
     r"|tii(?:uae)?|databricks|open-?ai|allen-?ai|ai2|xai(?:-org)?)-(?!v?\d))+"
 )
 _ALSO_CALLED: tuple[tuple[str, str], ...] = (
-    (r"llama3(?:\.3)?(?=(8|70|405)b)", "llama3.1"),
+    (r"llama3(?:\.?[13])?(?=(8|70|405)b)", "llama3.1"),
     (r"llama1?(?=(7|13)b)", "llama2"),
     (r"qwen2(?=(7|72)b)", "qwen2.5"),
     (r"gpt(?=175b)", "gpt3"),
@@ -54,6 +56,11 @@ _PLAIN = re.compile(r"nemotron|minitron|apertus", re.IGNORECASE)
 4 h wide with one, Nemotron-Mini 3 h and Apertus 5.25 h without."""
 _EVERY_OTHER = re.compile(r"maverick", re.IGNORECASE)
 """Models with dense layers between those with experts (`interleave_moe_layer_step` of Llama 4)."""
+_SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?)-?([bt])(?![a-z\d])")
+_UNITS = {"b": GIGA, "t": TERA}
+SAME_SIZE = 0.25
+"""Fraction by which the parameters in a name differ at most from the model's: Llama-3.2-1B has 1.24 billion."""
+_LAYERS = re.compile(r"\b(\d{1,3})[- ]?(?:layers?|l)\b", re.IGNORECASE)
 
 
 def known_shape(
@@ -63,7 +70,8 @@ def known_shape(
 
     A publisher before the name is no part of it.
 
-    Fewer layers are no other model: measured models are often cut down. Sizes that are `None` are not given.
+    Fewer layers are no other model: measured models are often cut down. Another number of parameters in the name is one:
+    `DeepSeek-V3 16B`. Sizes that are `None` are not given.
     """
     plain = _usual(_plain(_bare(name)))
     alike = [known for spelling, known in _spellings().items() if plain.startswith(spelling)]
@@ -71,7 +79,22 @@ def known_shape(
         return None
     shape = catalog.model(alike[0])
     is_same = hidden_size in (None, shape.hidden_size) and num_heads in (None, shape.num_heads)
+    is_same &= _may_have_size(shape, num_layers, _bare(name))
     return shape if is_same and (num_layers is None or num_layers <= shape.num_layers) else None
+
+
+def _may_have_size(shape: ModelShape, num_layers: int | None, name: str) -> bool:
+    """Returns whether a name gives no number of parameters or that of the model, of its active ones or of some layers."""
+    sizes = [float(size) * _UNITS[unit] for size, unit in _SIZE.findall(name)]
+    cut = shape.model_copy(update={"num_layers": num_layers}) if num_layers else shape
+    known = (shape.num_parameters, shape.num_active_parameters, cut.num_parameters)
+    return not sizes or any(math.isclose(size, one, rel_tol=SAME_SIZE) for size in sizes for one in known)
+
+
+def layers_in_name(name: str) -> int | None:
+    """Returns the layers that a name gives a cut model, as in `DeepSeek-V3 (proxy 12L)`."""
+    found = _LAYERS.search(name)
+    return int(found[1]) if found else None
 
 
 def expert_layer_step(name: str) -> int:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from planner.measured.cells import notes as measured_notes
-from planner.measured.cells.file import says_latent
+from planner.measured.cells.file import Cells, says_latent
 from planner.measured.cells.told import CannotModelError, Told
 from planner.measured.cells.words import affirmed, is_denied
 from planner.measured.workload.model_names import (
     expert_layer_step,
     gates_blocks,
     known_shape,
+    layers_in_name,
     norms_heads,
     ties_embeddings,
 )
@@ -68,6 +70,17 @@ def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
         "vocabulary_size": told.count("vocab", fields.get("vocabulary_size"), USUAL_VOCABULARY),
         "has_tied_embeddings": fields.get("has_tied_embeddings", ties_embeddings(told.name("model"))),
     }
+
+
+def with_layers_of_name(cells: Cells) -> Cells:
+    """Returns a row with the layers that the name of its model gives, where their column is empty."""
+    layers = layers_in_name(cells.text.get("model", ""))
+    if not layers or "layers" in cells.numbers:
+        return cells
+    remark = ("layers", f"{layers}, as the name of the model says")
+    return replace(
+        cells, numbers={**cells.numbers, "layers": float(layers)}, remarks=(*cells.remarks, remark)
+    )
 
 
 def _remark_latent(told: Told, known: ModelShape | None) -> None:

@@ -15,6 +15,7 @@ from planner.measured.software.framework_habits import habits_of
 from planner.measured.unmodelled import refuse_unlike_a_decoder
 from planner.measured.workload.model_names import known_shape, norms_heads, ties_embeddings
 from simulator import catalog
+from simulator.units import GIGA
 from tests.planner.measured_rows import KORTHIKANTI_22B, LLAMA_405B, RUN, simulated_row, the_row
 
 
@@ -272,7 +273,13 @@ class TestModels:
             ("Meta-Llama-3-8B", "llama-3.1-8b"),
             ("Llama 3 405B w/ CP", "llama-3.1-405b"),
             ("Llama-3.3-70B", "llama-3.1-70b"),
+            ("llama31_8b", "llama-3.1-8b"),
+            ("llama31_405b", "llama-3.1-405b"),
             ("Qwen3 235B", "qwen3-235b-a22b"),
+            ("DeepSeek-V3 685B", "deepseek-v3"),
+            ("Kimi-K2-1T-A32B", "kimi-k2"),
+            ("DBRX 36B active", "dbrx-132b"),
+            ("Llama 3 8B, 15T tokens", "llama-3.1-8b"),
             ("Qwen3 MoE 235B A22B", "qwen3-235b-a22b"),
             ("Qwen3-MoE-30B", "qwen3-30b-a3b"),
             ("LLaMA-1 65B", "llama-65b"),
@@ -302,10 +309,25 @@ class TestModels:
             "Llama 3 13B",
             "GPT-3 13B",
             "Qwen2-57B",
+            "DeepSeek-V3 16B",
+            "Grok-1 13B",
         ],
     )
     def test_others_of_like_names_are_not_taken_for_them(self, written: str) -> None:
         assert known_shape(written, None, None, None) is None
+
+    def test_a_cut_model_of_its_own_size_is_still_the_model(self) -> None:
+        sixteen_layers = catalog.model("deepseek-v3").model_copy(update={"num_layers": 16})
+        name = f"DeepSeek-V3 {sixteen_layers.num_parameters / GIGA:.0f}B proxy"
+        assert known_shape(name, 16, None, None) == catalog.model("deepseek-v3")
+        assert known_shape(name, None, None, None) is None
+
+    @pytest.mark.parametrize("model", ["Llama 3.1 70B (proxy, 12 layers)", "llama-3.1-70b-12L"])
+    def test_the_layers_of_a_cut_model_may_be_in_its_name(self, tmp_path: Path, model: str) -> None:
+        row = simulated_row(tmp_path, {**RUN, "model": model, "tp": 8, "global_batch": 8})
+        assert (row["num_layers"], row["hidden_size"]) == ("12", "8192")
+        assert "layers = '': 12, as the name of the model says" in row["remarks"].splitlines()
+        assert simulated_row(tmp_path, {**RUN, "model": model, "layers": 4, "tp": 8})["num_layers"] == "4"
 
     def test_families_have_their_norms_with_a_publisher_too(self) -> None:
         assert norms_heads("Qwen/Qwen3-14B") == norms_heads("Qwen3 14B") == "per_head"
