@@ -26,7 +26,7 @@ from planner.measured.unmodelled import (
 )
 from planner.measured.workload.model_names import known_shape
 from planner.measured.workload.precision import precision_of
-from planner.measured.workload.sequences import splits_sequence
+from planner.measured.workload.sequences import told_split
 from planner.measured.workload.shape import with_layers_of_name
 from simulator import catalog
 
@@ -46,7 +46,7 @@ def setting_of(written: Cells) -> RunSetting:
     leave_out_unknown_words(told)
     _refuse_broken(cells)
     model, kind = told.name("model"), _kind_of(told)
-    is_sequence_split = splits_sequence(told.text("sp"))
+    is_sequence_split = told_split(told)
     _refuse_other_work(told, model, kind)
     remark_chosen_tokens(told)
     accelerator = accelerator_of(told)

@@ -207,7 +207,8 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str], *, has_decimal
         ):
             continue
         is_decimal = has_decimal_commas and column not in COUNTS
-        plain = with_point(cell) if is_decimal else without_points(cell) if has_decimal_commas else cell
+        sure = cell.rstrip("? ")
+        plain = with_point(sure) if is_decimal else without_points(sure) if has_decimal_commas else sure
         number = number_in(column, plain, may_be_0=COUNTS.get(column) == 0)
         is_of_tokens = number is None or number.value > MOST_SEQUENCES
         if is_of_tokens and column in ("global_batch", "micro_batch"):
@@ -220,8 +221,8 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str], *, has_decimal
         else:
             numbers[column] = number.value
             is_unsure = has_unsure_comma(cell) and column in (QUANTITIES if is_decimal else _SMALL_QUANTITIES)
-            has_points = plain != cell and not is_decimal
-            if is_unsure or has_points or not number.is_exact:
+            is_unsure |= sure != cell or (plain != sure and not is_decimal)
+            if is_unsure or not number.is_exact:
                 remarks.append((column, f"taken as {number.value:.10g}"))
     return Cells(line=line, text=text, numbers=numbers, problems=tuple(problems), remarks=tuple(remarks))
 

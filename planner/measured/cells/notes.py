@@ -87,10 +87,12 @@ _WHOLE_GRAPHS = (
     r"|\bfull[-_ ]iteration (?:cuda[-_ ]?)?graphs?\b"
 )
 _CHUNKS = re.compile(
-    r"(?<!per[-_ ])\b(?:vpp|virtual[- _]pipeline(?:[- _]\w+)?)[ =:]+([1-9]\d?)\b", re.IGNORECASE
+    r"(?<!per[-_ ])(?<![a-z])(?:vpp?[ =:]*|virtual[- _]pipeline(?:[- _]\w+)?[ =:]+)([1-9]\d?)(?![\d.])",
+    re.IGNORECASE,
 )
 _INTERLEAVED_CHUNKS = re.compile(
     r"\binterleav\w*[^;.]{0,30}?\b([1-9]\d?)[- ](?:(?:model|virtual|pipeline)[- ])?chunks?\b"
+    r"|\binterleav\w*[ ,:(]{1,3}[mv] ?= ?([1-9]\d?)\b"
     r"|\b([1-9]\d?)[- ](?:virtual[- ](?:pipeline[- ])?stages|model[- ]chunks)\b(?! in total)",
     re.IGNORECASE,
 )
@@ -102,7 +104,7 @@ _EXPERT_LAYERS = re.compile(
 )
 """One in how many layers has experts, as in GShard, GLaM or Llama 4 Maverick."""
 _CHUNKS_OF_SCHEDULE = re.compile(
-    rf"{_CHUNKS.pattern}|\b(?:vpp?|v|chunks?)[ =:]*([1-9]\d?)\b"
+    rf"{_CHUNKS.pattern}|\b(?:v|chunks?)[ =:]*([1-9]\d?)\b"
     r"|\b([1-9]\d?)[- ]?(?:(?:model|pipeline)[- ])?(?:chunks?|(?:virtual|interleaved)[- ]stages|stages (?:per|a) rank)\b",
     re.IGNORECASE,
 )

@@ -10,7 +10,16 @@ from collections.abc import Mapping
 
 from planner.input.problems import shown
 from planner.measured.cells.told import Told
-from planner.measured.cells.words import NO, NOTHING_SAID, YES, affirmed_number, first_affirmed, is_yes
+from planner.measured.cells.words import (
+    NO,
+    NOTHING_SAID,
+    YES,
+    affirmed,
+    affirmed_number,
+    first_affirmed,
+    is_denied,
+    is_yes,
+)
 from planner.measured.frameworks.habits import Habits
 from simulator.domain.model import ContextExchange, ModelShape
 from simulator.errors import InputError, Problem
@@ -65,6 +74,11 @@ _OF_TENSOR_RANKS = (
         "megatron sequence parallel",
     ),
 )
+_NOTED_SPLIT = re.compile(
+    r"(?:(?<![\w-])(?:--)?|(?<=tp-))(?:sp|sequence[-_ ]parallel(?:ism)?)(?![-_ ]?(?:size|degree))(?!\w|[ =:-]{0,3}\d)",
+    re.IGNORECASE,
+)
+"""Sequence parallelism without a number of ranks of its own: `selective + SP`, `sequence_parallel=True`."""
 _OF_NO_RANKS = ("none", "mtp")
 _RANKS = re.compile(r"[2-9]|[1-9]\d{1,3}")
 """Words for who splits the sequence beside tensor parallelism; `isp`, `msp`, `fsp` and `mtp` are modes of InternEvo."""
@@ -129,6 +143,23 @@ def splits_sequence(written: str) -> bool | None:
     if first.lower() not in (*yes, *no) and splits_for_context(written):
         return None
     return is_yes("sp", first, yes=yes, no=no)
+
+
+def told_split(told: Told) -> bool | None:
+    """Returns whether tensor-parallel ranks also split norms by sequence, by its column or else notes and recomputation.
+
+    Raises:
+        InputError: the column says something else.
+    """
+    if told.text("sp").lower() not in NOTHING_SAID:
+        return splits_sequence(told.text("sp"))
+    for column in ("notes", "recompute"):
+        text = told.text(column)
+        found = False if is_denied(_NOTED_SPLIT, text) else bool(affirmed(_NOTED_SPLIT, text)) or None
+        if found is not None and not splits_for_context(text):
+            told.remark("sp", f"{'yes' if found else 'no'}, as {column} says")
+            return found
+    return None
 
 
 def counts_ranks(written: str) -> bool:

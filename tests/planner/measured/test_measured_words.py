@@ -548,6 +548,23 @@ class TestYesAndNo:
         assert "sp" in row["assumed"].split()
         assert "sp" not in row_of(tmp_path, tp=1, pp=1, sp="")["assumed"].split()
 
+    @pytest.mark.parametrize(
+        ("cells", "is_split"),
+        [
+            ({"recompute": "selective + SP", "framework": "Megatron-LM 2.0"}, "true"),
+            ({"notes": "sequence_parallel=True", "framework": "Megatron-LM 2.0"}, "true"),
+            ({"notes": "TP-SP, 4 nodes", "framework": "Megatron-LM 2.0"}, "true"),
+            ({"recompute": "full recompute, no SP", "framework": "NeMo 25.02"}, "false"),
+            ({"notes": "sequence parallelism", "sp": "no", "framework": "NeMo 25.02"}, "false"),
+            ({"notes": "SP=8", "framework": "Megatron-LM 2.0"}, "false"),
+        ],
+    )
+    def test_where_its_cell_is_empty_notes_and_recomputation_may_say(
+        self, tmp_path: Path, cells: Mapping[str, object], is_split: str
+    ) -> None:
+        row = row_of(tmp_path, **{"tp": 2, "pp": 1, "sp": "", **cells})
+        assert row["has_sequence_parallel"] == is_split
+
     @pytest.mark.parametrize("written", ["ulysses", "DeepSpeed-Ulysses", "Ulysses SP", "ring", "cp", "USP"])
     @pytest.mark.parametrize(("framework", "habit"), [("NeMo 25.02", "true"), ("DeepSpeed", "false")])
     def test_context_parallelism_says_nothing_of_tensor_parallel_ranks(
@@ -845,6 +862,14 @@ class TestNumbers:
         assert row["global_batch_size"] == sequences
         assert f"global_batch = '{written}': taken as {sequences}" in row["remarks"]
 
+    def test_a_number_that_its_author_doubts_is_read_and_told(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, global_batch="1024 ?", micro_batch="1?", tp=1, pp=1)
+        assert (row["global_batch_size"], row["micro_batch_size"]) == ("1024", "1")
+        assert row["remarks"].splitlines()[:2] == [
+            "global_batch = '1024 ?': taken as 1024",
+            "micro_batch = '1?': taken as 1",
+        ]
+
     def test_micro_batches_of_tokens_are_counted_in_sequences_and_told(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, seq_len=4096, micro_batch="8192 tokens", tp=1, pp=1)
         assert (row["micro_batch_size"], row["remarks"]) == ("2", "micro_batch = '8192 tokens': taken as 2")
@@ -1042,6 +1067,10 @@ class TestNotes:
         row = row_of(tmp_path, tp=1, pp=4, vpp="", notes=notes)  # 32 layers, 8 on a stage
         assert row["virtual_pipeline"] == "4"
         assert "4, as the notes say" in row["remarks"]
+
+    @pytest.mark.parametrize("notes", ["TP1 PP4 VP2", "vpp2", "interleaving m=2", "interleaved (v=2)"])
+    def test_chunks_are_read_as_tables_and_papers_write_them(self, tmp_path: Path, notes: str) -> None:
+        assert row_of(tmp_path, tp=1, pp=4, vpp="", notes=notes)["virtual_pipeline"] == "2"
 
     def test_chunks_and_overlap_are_read(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, tp=1, pp=4, vpp="", notes="vpp=2, no overlap of DP", framework="NeMo 25.02")
