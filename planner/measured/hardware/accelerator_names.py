@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from functools import cache
 
@@ -10,7 +11,7 @@ from planner.measured.hardware.machine_names import accelerator_of_machine
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.domain.hardware import Accelerator
-from simulator.errors import InputError, Problem
+from simulator.errors import CatalogError, InputError, Problem
 from simulator.units import GIB
 
 USUAL_NAMES = {
@@ -35,6 +36,9 @@ USUAL_NAMES = {
     "a100sxm80gb": "a100-sxm4-80gb",
     "a800": "a800-sxm4-80gb",
     "a800sxm": "a800-sxm4-80gb",
+    "a800pcie": "a100-pcie-80gb",
+    "a800pcie80gb": "a100-pcie-80gb",
+    "a80080gbpcie": "a100-pcie-80gb",
     "h100": "h100-sxm5-80gb",
     "h100sxm": "h100-sxm5-80gb",
     "h100sxm5": "h100-sxm5-80gb",
@@ -96,7 +100,8 @@ USUAL_NAMES = {
     "trn2": "trainium2",
 }
 """Catalogue name by what people write, without blanks, hyphens, makers and, where it says nothing new, memory. Drivers call a
-GH200 by the memory of its processor, 120 or 480 GB, and a DGX A100 has that of eight."""
+GH200 by the memory of its processor, 120 or 480 GB, and a DGX A100 has that of eight. An A800 on PCIe differs from an A100 in
+its bridges alone, which are not modelled."""
 
 _MAKERS = re.compile(
     r"^(custom|nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu|tesla|hgx|dgx2h?(?=v)|dgx|superpod"
@@ -153,6 +158,23 @@ _OLD_MEMORY = (
 )
 """H100 NVL, and those with HBM2e: cards of 80 GB, modules of 64 GB, and of 96 GB, which drivers show as 94 or 95, of less power
 than their namesakes."""
+_WORD = re.compile(r"[^\s_,;/()]+")
+_BESIDE = re.compile(
+    r"(?!mig$|pcie|nvl|sxm|gcd|half$|lite$|max$|super$|ti$|cnx$)[a-z][\w.-]*|\d+ ?w|hl-?\d+[a-z]?",
+    re.IGNORECASE,
+)
+"""Words beside a name that make no other device of it: a machine's name, a power."""
+_LIKE = (
+    (r"b100", "b200-sxm-180gb"),
+    (r"mi300a", "mi300x"),
+    (r"mi1\d0|mi210", "mi250x-gcd"),
+    (r"l4$|l4\d*gb|l40|(geforce)?(rtx)?[45]0[5-9]0|rtx(pro|\d000ada)", "l40s-pcie-48gb"),
+    (r"a(10g?|16|30|40)($|\d*gb)|(rtx)?a[456]000|(geforce)?(rtx)?30[5-9]0", "a100-pcie-40gb"),
+    (r"t4$|(titan|quadro)|(geforce)?(rtx)?20[5-9]0", "v100-pcie-16gb"),
+)
+"""Devices that the catalogue lacks, and what it has that is nearest in architecture and memory."""
+_MOST_NEAR = 4
+"""Names that a reason proposes at most."""
 MEMORY_DIFFERS_BY = 0.1
 """Memory that is written differs by at most so much from the catalogue's: 192 GB of a B200 are 180 GB in use."""
 
@@ -168,15 +190,54 @@ def accelerator_id(name: str, *, path: str = "gpu") -> str:
         CatalogError: neither a catalogue name nor a usual one.
         InputError: the catalogue has the accelerator with another memory only.
     """
-    known = _catalog_spellings() | USUAL_NAMES
-    written = _BARE_MEMORY.sub(r"\1-\2GB", name)
-    spellings = (spelling for reading in _readings(written) for spelling in _spellings(reading))
-    named = next((known[spelling] for spelling in spellings if spelling in known), None)
-    if named is None and (inside := accelerator_of_machine(name)):
+    named = _known(name)
+    if named is None and (inside := accelerator_of_machine(name) or name_among_words(name)):
         return inside
-    accelerator = catalog.accelerator(named or name, path=path)
-    _check_memory(name, written, accelerator, path)
+    if named is None:
+        raise CatalogError([Problem(path=path, value=name, rule=_unknown_rule(name))])
+    accelerator = catalog.accelerator(named, path=path)
+    _check_memory(name, _with_unit(name), accelerator, path)
     return accelerator.id
+
+
+def name_among_words(name: str) -> str | None:
+    """Returns the only accelerator that some of the words name, where all of them name none and the others are harmless."""
+    if _known(name) or accelerator_of_machine(name):
+        return None
+    words = list(_WORD.finditer(name))
+    for count in range(len(words) - 1, 0, -1):
+        named = set()
+        for start in range(len(words) - count + 1):
+            others = [*words[:start], *words[start + count :]]
+            if all(_BESIDE.fullmatch(word[0]) for word in others):
+                named.add(_known(name[words[start].start() : words[start + count - 1].end()]))
+        if found := named - {None}:
+            return found.pop() if len(found) == 1 else None
+    return None
+
+
+@cache
+def _known(name: str) -> str | None:
+    """Returns the catalogue name of an accelerator by all that is written; `None` where it is that of none."""
+    known = _catalog_spellings() | USUAL_NAMES
+    spellings = (spelling for reading in _readings(_with_unit(name)) for spelling in _spellings(reading))
+    return next((known[spelling] for spelling in spellings if spelling in known), None)
+
+
+def _with_unit(name: str) -> str:
+    return _BARE_MEMORY.sub(r"\1-\2GB", name)
+
+
+def _unknown_rule(name: str) -> str:
+    """Returns why an accelerator is not known, with those that are nearest to it."""
+    plain = _without_maker(name)
+    known = catalog.names(Kind.ACCELERATORS)
+    like = next((near for words, near in _LIKE if re.match(words, plain)), None)
+    of_family = [one for one in known if catalog.accelerator(one).family == _plain(name)]
+    spelt = difflib.get_close_matches(plain, _catalog_spellings(), n=3, cutoff=0.6)
+    near = [like] if like else of_family or [_catalog_spellings()[spelling] for spelling in spelt]
+    nearest = f"; nearest: {', '.join(near[:_MOST_NEAR])}" if near else ""
+    return f"is not among the catalogue's accelerators{nearest}; `capplan catalog accelerators` lists all"
 
 
 def _readings(name: str) -> tuple[str, ...]:
@@ -184,7 +245,7 @@ def _readings(name: str) -> tuple[str, ...]:
     name = _OTHER_INSTANCE.sub("", _P4D.sub(" 40GB", name))
     around, aside = _ASIDE.sub("", name), _ASIDE.findall(name)
     shorter = [
-        _DEVICE.sub("", _GENERATION.sub(r"TPU \1", _INSTANCE.sub(r"\1", _COUNT.sub("", each))))
+        _DEVICE.sub("", _GENERATION.sub(r"TPU\1", _INSTANCE.sub(r"\1", _COUNT.sub("", each))))
         for each in (around, *aside)
     ]
     memories = (_MEMORY.search(each) for each in aside)

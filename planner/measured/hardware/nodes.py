@@ -10,7 +10,7 @@ from planner.measured.cells.file import Cells
 from planner.measured.cells.told import LONGEST_NAME, Told
 from planner.measured.cells.words import NOTHING_SAID
 from planner.measured.frameworks.names import is_torchtitan
-from planner.measured.hardware.accelerator_names import accelerator_id, link_domain_of
+from planner.measured.hardware.accelerator_names import accelerator_id, link_domain_of, name_among_words
 from planner.measured.hardware.dies import counted_accelerator
 from planner.measured.hardware.machine_names import machine_of
 from planner.measured.hardware.network_names import Network, network_of
@@ -53,6 +53,8 @@ def accelerator_of(told: Told) -> str:
         CapplanError: the catalogue has no such accelerator.
     """
     name = accelerator_id(told.name("gpu") or "not named")
+    if name_among_words(told.name("gpu")):
+        told.remark("gpu", f"taken as {name}; other words are not read")
     if _BARE_H100.fullmatch(told.name("gpu")) and is_torchtitan(told.framework):
         return told.default("gpu", name)
     return counted_accelerator(told, name)

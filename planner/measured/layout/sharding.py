@@ -40,18 +40,22 @@ _BEYOND_STAGES = r"zero[- _]?(infinity|\+\+|plus[- _]?plus|pp\b)|\b(qwz|hpz|qgz)
 _STAGES = (
     (_BEYOND_STAGES, 3),
     (r"\b(p_?)?os ?\+ ?g ?\+ ?p\b", 3),
-    (rf"shard_grad_op|\b(p_?)?os ?\+ ?g\b|optim_grads(?!_params)|{_KEEPS_WEIGHTS}|zero[- _]?offload", 2),
+    (
+        rf"shard_grad_op|\b(p_?)?os ?\+ ?g\b|optim_grads(?!_params)|{_KEEPS_WEIGHTS}|zero[- _]?(offload|100b\b)",
+        2,
+    ),
     (r"hybrid[- _]?zero", 1),
     (r"no_shard", 0),
     (r"fsdp\W{1,3}optim(izer)?\b(?!_)", 1),
     (r"fsdp|gemini|full(y)?[- _]shard|hsdp|hybrid|\bmics\b|dp_(shard|replicate)", 3),
     (
-        rf"distributed|dist\b\W{{0,2}}opt|dist_?opt|^optimi[sz]er( states?)?$|\b(p_?)?os\b|\boss\b|{_SHARDED_OPTIMIZER}",
+        rf"distributed|^dist$|dist\b\W{{0,2}}opt|dist_?opt|^optimi[sz]er( states?)?$|\b(p_?)?os\b|\boss\b|{_SHARDED_OPTIMIZER}",
         1,
     ),
     (r"^(none|no|off|false|ddp|dp|data parallel|replicated?|unsharded|0)(\W*\(.*\))?$", 0),
 )
-"""Stages by the words that mean them; the first that fits holds. ZeRO-Offload shards what stage 2 does (arXiv 2101.06840),
+"""Stages by the words that mean them; the first that fits holds. ZeRO-Offload and ZeRO-100B shard what stage 2 does (arXiv
+2101.06840, 1910.02054),
 MiCS all of it within groups (arXiv 2205.00119), the `hybrid zero` optimizer of InternEvo its states within groups, fairscale's
 OSS its states, as sharding of the weight update does (arXiv 2004.13336), Colossal-AI's Gemini everything, and Megatron-FSDP
 what its strategy names. ZeRO-Infinity and ZeRO++ shard what stage 3 does (arXiv 2104.07857, 2306.10209)."""

@@ -30,7 +30,7 @@ _PRODUCTS: Mapping[AdaptedProduct, str] = {
 }
 """Products by their names in Megatron Core and in Hugging Face's models, one of three of which is taken for all."""
 _FROZEN_IN_4_BITS = re.compile(
-    r"(?<![a-z])qlora|\bnf4\b|\b4[- ]?bit (?:base|frozen|weights)|load_in_4bit", re.IGNORECASE
+    r"(?<![a-z])qlora|\bnf-?4\b|\b4[- ]?bit (?:base|frozen|weights)|load_in_4bit", re.IGNORECASE
 )
 _ADAPTERS = re.compile(r"(?<![a-z])(?:q?lora|peft)(?![a-z])", re.IGNORECASE)
 _MLPERF = re.compile(r"(?<![a-z])mlperf|llama[-_ ]?2[-_ ]70b[-_ ]lora", re.IGNORECASE)

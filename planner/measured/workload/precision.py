@@ -40,9 +40,10 @@ _SOME_LAYERS = re.compile(
 )
 """Layers that a run in a narrow format keeps in a wider one."""
 _OPEN = re.compile(
-    r"(?:automatic |native |torch )?(?:mixed(?:[- ]precision)?|amp)(?: training)?", re.IGNORECASE
+    r"(?:automatic |native |torch )?(?:mixed(?:[- ]precision)?|amp)(?: training)?|nf-?4|int-?4|4[- ]?bits?",
+    re.IGNORECASE,
 )
-"""Words that leave open which format of 16 bits it is."""
+"""Words that leave open which format of 16 bits it is; frozen weights of 4 bits are multiplied in one."""
 _RECIPES = (
     (r"mx-?(?:fp8|float8)|fp8\W{0,3}mx\b|\b1x32\b", "mxfp8"),
     (r"block|\bblk\b|tile|fine-?grained|deepseek|\b(?:1|128)x128\b|sub-?channel|fp8\W{0,3}sc\b", "blockwise"),

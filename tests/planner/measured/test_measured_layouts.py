@@ -499,7 +499,7 @@ class TestGroups:
 
     @pytest.mark.parametrize(
         ("written", "stage"),
-        [("ZeRO-100B (Pos+g)", "2"), ("Gemini", "3"), ("none (torch DDP)", "0"), ("AMSP", "1")],
+        [("ZeRO-100B (Pos+g)", "2"), ("ZeRO-100B", "2"), ("dist", "1"), ("Gemini", "3"), ("none (torch DDP)", "0"), ("AMSP", "1")],
     )
     def test_names_of_schemes_are_no_stages(self, tmp_path: Path, written: str, stage: str) -> None:
         assert simulated_row(tmp_path, {**RUN, "zero_stage_or_fsdp": written})["zero_stage"] == stage

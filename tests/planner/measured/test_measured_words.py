@@ -726,10 +726,47 @@ class TestAccelerators:
             ("p5en.48xlarge", "h200-sxm-141gb"),
             ("a3-megagpu-8g", "h100-sxm5-80gb"),
             ("ND96amsr_A100_v4", "a100-sxm4-80gb"),
+            ("A800 80G PCIe", "a100-pcie-80gb"),
+            ("tpu7x-256", "tpu-v7"),
         ],
     )
     def test_forms_and_machines_are_no_part_of_the_name(self, written: str, known: str) -> None:
         assert accelerator_id(written) == known
+
+    @pytest.mark.parametrize(
+        ("written", "known"),
+        [
+            ("Frontier MI250X", "mi250x"),
+            ("HL-225 Gaudi2", "gaudi2"),
+            ("H100 SXM 700W", "h100-sxm5-80gb"),
+            ("Trillium v6e-256", "tpu-v6e"),
+        ],
+    )
+    def test_words_beside_a_name_are_left_out_and_told(
+        self, tmp_path: Path, written: str, known: str
+    ) -> None:
+        row = row_of(tmp_path, gpu=written, n_gpus=16, tp=1, pp=1)
+        assert row["accelerator"].removesuffix("-gcd") == known
+        assert f"gpu = '{written}': taken as {known}; other words are not read" in row["remarks"].splitlines()
+
+    @pytest.mark.parametrize(
+        ("written", "nearest"),
+        [
+            ("RTX 4090", "; nearest: l40s-pcie-48gb;"),
+            ("B100", "; nearest: b200-sxm-180gb;"),
+            ("MI300A", "; nearest: mi300x;"),
+            ("Ampere", "; nearest: a100-sxm4-40gb, a100-sxm4-64gb, a100-sxm4-80gb, a800-sxm4-80gb;"),
+            ("NVIDIA RTX A6000 48GB", "; nearest: a100-pcie-40gb;"),
+            # Another device than the one that some of the words name, or two of them.
+            ("H100 80GB HBM3 MIG 3g.40gb", ""),
+            ("A100 and H100", ""),
+            ("A100 foo PCIe", ""),
+            ("MI250X/2", ""),
+        ],
+    )
+    def test_a_reason_names_what_is_nearest(self, tmp_path: Path, written: str, nearest: str) -> None:
+        reason = reason_of(tmp_path, gpu=written)
+        assert f"gpu = {written}: is not among the catalogue's accelerators{nearest}" in reason
 
     @pytest.mark.parametrize(
         ("written", "known"),
@@ -931,6 +968,7 @@ class TestPrecision:
             ("16-mixed", "fp16", ""),
             ("AMP O2", "fp16", ""),
             ("mixed", "bf16", ""),
+            ("nf4", "bf16", ""),
             ("BF16 (FP8 comm)", "bf16", "sent or kept"),
             ("BF16 + MXFP8 experts", "fp8", "all products"),
             ("bf16, int8 (AQT)", "fp8", "8-bit integers"),
@@ -951,7 +989,7 @@ class TestPrecision:
             True,
             bool(row["remarks"]),
         )
-        assert ("precision" in row["assumed"].split()) is (written == "mixed")
+        assert ("precision" in row["assumed"].split()) is (written in ("mixed", "nf4"))
 
     @pytest.mark.parametrize(
         ("written", "is_gathered"), [("fp8, fp8 all-gather", "true"), ("fp8, no fp8 all-gather", "false")]
