@@ -176,7 +176,7 @@ def _meant(name: str, lacking: Sequence[str]) -> str | None:
 
 
 def _check_head(head: Sequence[str], path: Path) -> None:
-    twice = sorted({name for name in head if name and head.count(name) > 1})
+    twice = sorted({name for name in head if name in COLUMNS and head.count(name) > 1})
     if twice:
         raise refusal(path, f"names the column {twice[0]} twice; keep one")
     missing = [" or ".join(group) for group in NEEDED if not set(group) & set(head)]

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from planner.measured.cells.file import Cells
-from planner.measured.cells.told import LONGEST_NAME, Told
+from planner.measured.cells.told import LONGEST_NAME, CannotModelError, Told
 from planner.measured.cells.words import NOTHING_SAID
 from planner.measured.frameworks.names import is_torchtitan
 from planner.measured.hardware.accelerator_names import accelerator_id, link_domain_of, name_among_words
@@ -52,7 +52,9 @@ def accelerator_of(told: Told) -> str:
     Raises:
         CapplanError: the catalogue has no such accelerator.
     """
-    name = accelerator_id(told.name("gpu") or "not named")
+    if told.name("gpu").lower() in NOTHING_SAID:
+        raise CannotModelError("gpu is not given")
+    name = accelerator_id(told.name("gpu"))
     if name_among_words(told.name("gpu")):
         told.remark("gpu", f"taken as {name}; other words are not read")
     if _BARE_H100.fullmatch(told.name("gpu")) and is_torchtitan(told.framework):

@@ -56,7 +56,7 @@ _POLICIES: tuple[tuple[str, tuple[RecomputeModule, ...]], ...] = (
 _OTHER_MODULES = re.compile(r"modules?\b")
 _FULL = re.compile(
     r"full|\b(yes|y|true|on|enabled|all|half)\b|(^|[=: ])1$|(every|each) layer|block(?!s? \d+ ?-)|uniform|\d+ layers?"
-    r"|num[-_ ]layers|checkpoint|\bckpt|\bac\b|\bgc\b|\bremat\b|nothing[_ ]saveable|save_nothing|decoder_layer_input"
+    r"|num[-_ ]layers|checkpoint|\bckpt|\bac\b|\bgc\b|\bremat\b|nothing[_ ]saveable|save_nothing|decoder[_ ]layer[_ ]input"
     r"|^(per[- ])?layers?([- ]?wise)?$|partition(ed)?[-_ ]activations?|\bp_a\b|\bzero-?r\b",
     re.IGNORECASE,
 )

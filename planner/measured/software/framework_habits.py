@@ -152,7 +152,14 @@ _FRAMEWORKS = (
 """Frameworks in the order in which their names are looked for; the first match counts."""
 
 
-def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: bool = False) -> Habits:
+def habits_of(
+    framework: str,
+    family: str,
+    precision: str,
+    *,
+    is_fully_sharded: bool = False,
+    first_year: int | None = None,
+) -> Habits:
     """Returns the habits of a framework on an architecture (`Accelerator.family`) in a number format.
 
     Args:
@@ -160,11 +167,12 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
         family: architecture of the accelerators.
         precision: number format of the products.
         is_fully_sharded: whether a run is known to shard weights, too (ZeRO stage 3).
+        first_year: year before which the network was not published, and so no release without a date is.
     """
     name = framework.lower()
-    habits = (
-        JAX if family == "tpu" and _framework(name) is None else _by_name(name, is_old=family in OLD_FAMILIES)
-    )
+    is_old = family in OLD_FAMILIES
+    is_of_jax = family == "tpu" and _framework(name) is None
+    habits = JAX if is_of_jax else _by_name(name, is_old=is_old, first_year=first_year or 0)
     if habits is HAI_LLM and precision not in _LESS_THAN_16_BITS:
         habits = HAI_LLM_16_BITS
     if family == GAUDI_FAMILY and habits.name != JAX.name:
@@ -248,14 +256,15 @@ def tells_habits(framework: str) -> bool:
     return found is not None and (is_dated or not (found.needs_release or found.early))
 
 
-def _by_name(name: str, *, is_old: bool) -> Habits:
+def _by_name(name: str, *, is_old: bool, first_year: int) -> Habits:
     found = _framework(name)
     if found is None:
         return UNKNOWN
     if is_old and found.on_old_families is not None:
         return found.on_old_families
     year = release_year(name)
-    is_early = is_old if year is None else year <= found.last_early_year
+    last = found.last_early_year
+    is_early = is_old and first_year <= last if year is None else year <= last
     return found.early if found.early and is_early else found.habits
 
 

@@ -13,6 +13,7 @@ from planner.measured.layout.sharding import LAST_STAGE, sharded_copies, zero_st
 from planner.measured.recomputation.cell import recomputed
 from planner.measured.software.attention import told_kernel
 from planner.measured.software.framework_habits import habits_of, tells_habits
+from planner.measured.workload.model_names import first_year
 
 UNTOLD_HABITS = (
     "selective_recompute",
@@ -67,7 +68,10 @@ def told_habits(told: Told, family: str, precision: str) -> Habits:
     sharding = told.text("zero_stage_or_fsdp")
     framework = told.framework or (_SHARDED_BY_PYTORCH if "fsdp" in sharding.lower() else "")
     is_fully_sharded = zero_stage(sharding) == LAST_STAGE
-    habits = habits_of(framework, family, precision, is_fully_sharded=is_fully_sharded)
+    known_since = first_year(told.name("model"))
+    habits = habits_of(
+        framework, family, precision, is_fully_sharded=is_fully_sharded, first_year=known_since
+    )
     if not told.name("framework") or not tells_habits(framework) or _ONLY_NEAR.search(framework):
         told.assumed.append("framework")
     if year := told.published_year:

@@ -58,6 +58,17 @@ _EVERY_OTHER = re.compile(r"maverick", re.IGNORECASE)
 """Models with dense layers between those with experts (`interleave_moe_layer_step` of Llama 4)."""
 _SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?)-?([bt])(?![a-z\d])")
 _UNITS = {"b": GIGA, "t": TERA}
+_FIRST_YEARS = (
+    (
+        r"llama-?[34]|qwen-?[23]|gemma|dbrx|grok|olmo|deepseek-?v[23]|kimi|gpt-?oss|nemotron|phi-?[34]|glm-?4",
+        2024,
+    ),
+    (
+        r"llama|mistral|mixtral|mpt|falcon|qwen|internlm|baichuan|yi-|skywork|starcoder|deepseek|phi-?[12]",
+        2023,
+    ),
+)
+"""Years before which no network of a family was published, latest first, as far as habits of software tell them apart."""
 SAME_SIZE = 0.25
 """Fraction by which the parameters in a name differ at most from the model's: Llama-3.2-1B has 1.24 billion."""
 _LAYERS = re.compile(r"\b(\d{1,3})[- ]?(?:layers?|l)\b", re.IGNORECASE)
@@ -115,6 +126,11 @@ def gates_blocks(name: str) -> bool | None:
 def norms_heads(name: str) -> QueryKeyNorm | None:
     """Returns the norms of queries and keys that all models of a family have; `None` where it has none, or not all do."""
     return next((norm for family, norm in _HEAD_NORMS.items() if re.match(family, _bare(name))), None)
+
+
+def first_year(name: str) -> int | None:
+    """Returns the year before which nobody can have trained a network; `None` where its family is older or not known."""
+    return next((year for words, year in _FIRST_YEARS if re.match(words, _bare(name))), None)
 
 
 def _bare(name: str) -> str:

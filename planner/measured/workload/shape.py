@@ -183,6 +183,8 @@ def _order_of_layers(told: Told, known_leading: int | None) -> dict[str, int]:
     step = noted or expert_layer_step(told.name("model"))
     num_dense = told.or_known("dense_layers", known_leading)
     num_between = told.cells.count("layers") or 0
+    if 0 < num_between <= num_dense and "dense_layers" not in told.cells.numbers:
+        told.remark("layers", f"none has experts, as the first {num_dense} of the model; give dense_layers")
     num_between -= num_between // step
     is_told = "dense_layers" in told.cells.numbers
     is_other = is_told and num_dense not in ((0, num_between) if noted else (num_between,))

@@ -92,9 +92,7 @@ class TestLayout:
 
     def test_a_batch_that_is_too_small_to_be_rounded_up_is_rounded_down(self, tmp_path: Path) -> None:
         # OPT-175B, arXiv 2205.01068: 2M tokens on 992 accelerators with 8-way Megatron-LM tensor parallelism.
-        row = row_of(
-            tmp_path, n_gpus=992, tp=8, pp=1, seq_len=2048, micro_batch=8, global_batch="2M tokens"
-        )
+        row = row_of(tmp_path, n_gpus=992, tp=8, pp=1, seq_len=2048, micro_batch=8, global_batch="2M tokens")
         assert (row["global_batch_size"], reason_against(row)) == ("992", "")
 
     def test_intern_sequence_parallelism_splits_no_products(self, tmp_path: Path) -> None:
@@ -499,7 +497,14 @@ class TestGroups:
 
     @pytest.mark.parametrize(
         ("written", "stage"),
-        [("ZeRO-100B (Pos+g)", "2"), ("ZeRO-100B", "2"), ("dist", "1"), ("Gemini", "3"), ("none (torch DDP)", "0"), ("AMSP", "1")],
+        [
+            ("ZeRO-100B (Pos+g)", "2"),
+            ("ZeRO-100B", "2"),
+            ("dist", "1"),
+            ("Gemini", "3"),
+            ("none (torch DDP)", "0"),
+            ("AMSP", "1"),
+        ],
     )
     def test_names_of_schemes_are_no_stages(self, tmp_path: Path, written: str, stage: str) -> None:
         assert simulated_row(tmp_path, {**RUN, "zero_stage_or_fsdp": written})["zero_stage"] == stage

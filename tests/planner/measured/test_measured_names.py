@@ -69,7 +69,7 @@ class TestFrameworks:
         cells = {**LLAMA_405B, **changes}
         row = simulated_row(tmp_path, {**cells, "framework": written})
         assert row == simulated_row(tmp_path, {**cells, "framework": hyphenated})
-        assert row["attention"] == habits_of(hyphenated, "ampere", "bf16").attention
+        assert row["attention"] == habits_of(hyphenated, "ampere", "bf16", first_year=2024).attention
 
 
 class TestSources:
@@ -328,6 +328,31 @@ class TestModels:
         assert (row["num_layers"], row["hidden_size"]) == ("12", "8192")
         assert "layers = '': 12, as the name of the model says" in row["remarks"].splitlines()
         assert simulated_row(tmp_path, {**RUN, "model": model, "layers": 4, "tp": 8})["num_layers"] == "4"
+
+    @pytest.mark.parametrize(
+        ("model", "framework", "attention"),
+        [
+            ("GPT", "Megatron-LM", "unfused"),
+            ("Llama 2", "Megatron-LM", "flash"),
+            ("meta-llama/Llama-2", "Megatron-DeepSpeed", "flash"),
+            ("LLaMA", "Megatron-LM 2022", "unfused"),
+            ("MPT", "llm-foundry", "flash-1"),  # of 2023, as the habit
+            ("Llama 3", "llm-foundry", "flash"),
+        ],
+    )
+    def test_software_without_a_date_is_not_older_than_the_network(
+        self, tmp_path: Path, model: str, framework: str, attention: str
+    ) -> None:
+        cells = {"model": model, "framework": framework, "gpu": "A100-80GB", "layers": 8, "hidden": 4096}
+        row = simulated_row(tmp_path, {**RUN, **cells, "seq_len": 2048})
+        assert row["attention"].replace("flash-2", "flash") == attention
+        assert ("framework" in row["assumed"].split()) is ("2022" not in framework)
+
+    def test_a_cut_model_without_layers_of_experts_is_told(self, tmp_path: Path) -> None:
+        cells = {**RUN, "model": "DeepSeek V3 (proxy, 3 layers)", "ep": 8}
+        assert "the first 3 of the model; give dense_layers" in simulated_row(tmp_path, cells)["remarks"]
+        told = simulated_row(tmp_path, {**cells, "dense_layers": 1})
+        assert (told["num_dense_layers"], "give dense_layers" in told["remarks"]) == ("1", False)
 
     def test_families_have_their_norms_with_a_publisher_too(self) -> None:
         assert norms_heads("Qwen/Qwen3-14B") == norms_heads("Qwen3 14B") == "per_head"

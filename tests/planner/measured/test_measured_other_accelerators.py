@@ -98,6 +98,7 @@ class TestTpus:
         ("recompute", "kind"),
         [
             ("decoder_layer_input offloaded", "full"),
+            ("decoder layer input offload", "full"),
             ("qkv_proj_offloaded", "selective"),
             ("minimal", "selective"),
         ],

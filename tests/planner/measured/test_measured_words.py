@@ -749,6 +749,10 @@ class TestAccelerators:
         assert row["accelerator"].removesuffix("-gcd") == known
         assert f"gpu = '{written}': taken as {known}; other words are not read" in row["remarks"].splitlines()
 
+    @pytest.mark.parametrize("written", ["", "N/A", "nan"])
+    def test_a_row_without_one_says_so(self, tmp_path: Path, written: str) -> None:
+        assert reason_of(tmp_path, gpu=written) == "gpu is not given"
+
     @pytest.mark.parametrize(
         ("written", "nearest"),
         [

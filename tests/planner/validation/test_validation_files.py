@@ -30,6 +30,7 @@ class TestFiles:
             (b"model,gpu,n_gpus,seq_len,global_batch\n", "has a head but no row"),
             (b"gpu,gpu\n", "names the column gpu twice"),
             (b"GPU,gpu\n", "names the column gpu twice"),
+            (b"x,x,gpu\n", "row 1 lacks the column n_gpus"),
             (b'model,gpu,n_gpus,seq_len,global_batch\n"x,H100,8,1,1\n', "is not a CSV file"),
         ],
     )
