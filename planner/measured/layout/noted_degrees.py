@@ -90,8 +90,15 @@ _ANY_BATCH = re.compile(
 """A batch of which nobody says whose it is: that of a step, if it has a sequence for every replica."""
 
 
+_OF_A_NODE = re.compile(
+    r"\b(\d{1,2}) ?(?:gpus?|gcds?|hpus?|accelerators?|devices?|chips?)? ?(?:/|per|a) ?node\b"
+    r"|\bgpus[-_]per[-_]node[ =:]+(\d{1,2})\b",
+    re.IGNORECASE,
+)
+
+
 def with_noted_degrees(cells: Cells) -> Cells:
-    """Returns a row with the degrees and batches that its notes name, where its columns are empty.
+    """Returns a row with the degrees, batches and accelerators of a node that its notes name, where its columns are empty.
 
     `sp` may name the ranks that share a sequence, too. Several values of one degree, and degrees that do not make up the
     accelerators, are left out.
@@ -128,6 +135,7 @@ def _named(notes: str, numbers: Mapping[str, float]) -> dict[str, set[float]]:
     sequence_length = numbers.get("seq_len")
     for column, value in (*_degrees_in(notes), *_batches_in(notes, sequence_length)):
         found.setdefault(column, set()).add(value)
+    found |= {"gpus_per_node": nodes} if (nodes := _values(_OF_A_NODE, notes)) else {}
     shares = _values(_OF_A_MODEL, notes)
     if shares and max(shares) <= MOST_MODEL_RANKS and not {"tp", "pp"} & {*found, *numbers}:
         found["tp"] = shares
