@@ -23,11 +23,12 @@ _LONG_NAMES: Mapping[str, str] = {
     "dp": "data",
 }
 _SHORT = "|".join(_LONG_NAMES)
-_DEGREE = rf"(\d{{1,5}})(?:(?![^\W_]|\.\d|%)|(?=x?(?:{_SHORT}|etp|vpp?|[fh]sdp)(?![a-z])))"
+_DEGREE = rf"(\d{{1,5}})(?:(?![^\W_]|\.\d|%|[- ]bits?\b)|(?=x?(?:{_SHORT}|etp|vpp?|[fh]sdp)(?![a-z])))"
 """A number that nothing but another degree is joined to: not the 1 of `PP 1F1B`."""
 _PARALLEL = r"(?:[-_ ](?:model[-_ ])?parallel(?:ism)?)"
-_ALONE = r"(?<![a-z])(?<!dcn_)(?<!expert[-_ ])"
-"""Not behind other words: `dcn_data_parallelism` counts slices, `expert tensor parallel` ranks of one expert."""
+_ALONE = r"(?<![a-z])(?<!dcn_)(?<!expert[-_ ])(?<!per[-_ ])"
+"""Not behind other words: `dcn_data_parallelism` counts slices, `expert tensor parallel` ranks of one expert, `per-tensor` no
+ranks."""
 _SIZES = r"(?:[-_ ](?:size|degree))?(?: of)?"
 
 
@@ -74,13 +75,15 @@ _BOTH_SCHEMES = re.compile(
 )
 """Ranks that exchange heads, and groups of these that exchange keys and values: `Ulysses 8 x ring 4` share a sequence by 32."""
 _COUNT = r"(\d[\d,]{0,12}(?:\.\d+)?(?: ?(?:[KM]|million)\b)?(?: ?tokens\b)?)(?!\w)"
+_OF_A_RANK = r" ?(?:/|per|an?) ?(?:gpu|device|rank|chip|replica)"
 _BATCHES = {
     "global_batch": re.compile(
         rf"\b(?:gbs|global[- _]batch(?:[- _]size)?)(?: of)?[ =:]{{0,3}}{_COUNT}", re.IGNORECASE
     ),
     "micro_batch": re.compile(
         rf"\b(?:mbs|(?:micro[- _]?|local[- _]|per[- _](?:device|gpu)[- _](?:train[- _])?)batch(?:[- _]size)?)(?: of)?"
-        rf"[ =:]{{0,3}}{_COUNT}",
+        rf"[ =:]{{0,3}}{_COUNT}|\bbatch(?:[- _]size)? ?{_COUNT}(?={_OF_A_RANK})"
+        rf"|\bbatch(?:[- _]size)?{_OF_A_RANK}[ =:]{{0,3}}{_COUNT}",
         re.IGNORECASE,
     ),
 }

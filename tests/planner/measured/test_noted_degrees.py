@@ -38,6 +38,8 @@ def found(notes: str, **numbers: float) -> dict[str, float]:
         ("Ulysses 8 x ring 4", {"cp": 32}),
         ("local batch size 4; per-GPU batch 4", {"micro_batch": 4}),
         ("per_device_train_batch_size=2", {"micro_batch": 2}),
+        ("batch size 1024 per GPU", {"micro_batch": 1024}),
+        ("batch per device: 2", {"micro_batch": 2}),
         ("t=8, p=4, d=16, b=1; interleaved", {"tp": 8, "pp": 4, "dp": 16}),
         ("t8/p64, m=3", {"tp": 8, "pp": 64}),
         ("(t, p, d) = (8, 64, 1)", {"tp": 8, "pp": 64, "dp": 1}),
@@ -70,6 +72,7 @@ def test_they_are(notes: str, degrees: dict[str, int]) -> None:
         "TP overlap 50%, async-TP, 8 GPUs",
         "context 8192, tensor cores, expert tensor parallel size 2",
         "batch 8",
+        "per-tensor 8-bit scaling, tensor 8-bit",
         "TP/PP not printed (model-parallel size 144)",
     ],
 )
