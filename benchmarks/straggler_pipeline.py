@@ -79,7 +79,7 @@ def played(
 
 def step_cycles(schedule: Schedule, num_stages: int, forward: Floats, backward: Floats) -> Floats:
     """Returns the step of each replica."""
-    ends = play_replicas(num_stages, 0.0, forward, backward, schedule.code, WEIGHT_GRADIENT_FRACTION)
+    ends = play_replicas(num_stages, 0.0, forward, backward, schedule.code, WEIGHT_GRADIENT_FRACTION, 0)
     return np.asarray(ends.max(axis=1))
 
 

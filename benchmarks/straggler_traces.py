@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from simulator.pipeline.shape import ONE_F_ONE_B
 from simulator.stragglers.kernel import play_replicas
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Trace:
         forwards, backwards = (
             np.ascontiguousarray(values.reshape(flat)) for values in (forward_s, backward_s)
         )
-        end_s = play_replicas(num_stages, self.send_s, forwards, backwards).max(axis=1)
+        end_s = play_replicas(num_stages, self.send_s, forwards, backwards, ONE_F_ONE_B, 0.0, 0).max(axis=1)
         return np.asarray(end_s.reshape(num_steps, num_replicas).max(axis=1))
 
     def sample(self, num_steps: int) -> Trace:

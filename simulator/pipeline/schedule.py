@@ -314,7 +314,8 @@ def _of_chunks(counts: npt.ArrayLike, times_s: FloatArray) -> IntArray:
     numbers = np.asarray(counts, dtype=np.int64)
     if numbers.ndim == 1 and numbers.shape == times_s.shape[:1]:
         numbers = np.broadcast_to(numbers[:, None], times_s.shape)
-    return np.ascontiguousarray(numbers)
+    # Views that cannot be written are another type, for which the kernels would be compiled anew.
+    return np.require(numbers, requirements=["C", "W"])
 
 
 def _count_problems(batch: PipelineBatch) -> list[Problem]:

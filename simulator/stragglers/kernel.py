@@ -11,7 +11,7 @@ import numpy as np
 from simulator.compiled import compiled
 from simulator.pipeline.kernel import play_lanes
 from simulator.pipeline.order import pipeline_order
-from simulator.pipeline.shape import ONE_F_ONE_B, PipelineShape, num_directions
+from simulator.pipeline.shape import PipelineShape, num_directions
 from simulator.pipeline.state import NUM_LANES, FloatArray, Lanes, new_lanes
 
 
@@ -21,9 +21,9 @@ def play_replicas(
     send_s: float,
     forward_s: FloatArray,
     backward_s: FloatArray,
-    schedule: int = ONE_F_ONE_B,
-    weight_gradient_fraction: float = 0.0,
-    group_size: int = 0,
+    schedule: int,
+    weight_gradient_fraction: float,
+    group_size: int,
 ) -> FloatArray:
     """Plays one step of every replica, without traffic between replicas.
 

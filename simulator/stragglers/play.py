@@ -102,7 +102,7 @@ class _Design:
     def _of_chunks(self, factors: Floats, stage_s: Floats) -> Floats:
         stretched = 1.0 + self.compute_fraction * (factors - 1.0)
         shape = (len(factors), self.num_stages, self.num_micro_batches)
-        return np.asarray(np.broadcast_to(stretched * stage_s, shape)[:, self.stage_of_chunks])
+        return np.ascontiguousarray(np.broadcast_to(stretched * stage_s, shape)[:, self.stage_of_chunks])
 
     @property
     def stage_of_chunks(self) -> Integers:

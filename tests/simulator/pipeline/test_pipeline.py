@@ -18,6 +18,7 @@ from simulator import threads
 from simulator.errors import InputError
 from simulator.pipeline import schedule
 from simulator.pipeline.schedule import PipelineColumns, PipelineTimes, pipeline_timeline, play_pipelines
+from simulator.pipeline.state import PipelineBatch
 from tests.simulator.dealt import dealt_micro_batches
 
 NAMES = tuple(PipelineTimes.__dataclass_fields__)
@@ -362,6 +363,19 @@ class TestBatches:
         assert shared == [3]
         for name in NAMES:
             assert getattr(several, name).tobytes() == getattr(single, name).tobytes()
+
+    def test_designs_of_any_size_reach_the_kernel_as_arrays_of_one_type(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # For a view that cannot be written, as counts of one chunk were, the kernel would be compiled once more.
+        given: list[PipelineBatch] = []
+        monkeypatch.setattr(schedule, "play_rows", lambda batch, *_: given.append(batch))
+        for step in (equal_step(1, 4), equal_step(4, 8)):
+            played(step)
+        assert len(given) == 2
+        assert all(
+            column.flags.c_contiguous and column.flags.writeable for batch in given for column in batch
+        )
 
     def test_the_population_of_the_benchmark_agrees_with_the_reference(self) -> None:
         columns = population(30, seed=5)

@@ -16,6 +16,7 @@ from benchmarks.straggler_traces import JOBS, read_fixture
 from simulator.domain.plan import TO_AND_FRO, Schedule
 from simulator.domain.straggler_causes import STRAGGLER_PRESETS, Stragglers
 from simulator.errors import InputError
+from simulator.pipeline.shape import ONE_F_ONE_B
 from simulator.stragglers.kernel import play_replicas
 from simulator.stragglers.pipeline import Pipelines
 from simulator.stragglers.play import WEIGHT_GRADIENT_FRACTION, play_slowdown
@@ -24,6 +25,8 @@ from simulator.table import Floats
 from tests.simulator.dealt import dealt_micro_batches
 from tests.simulator.straggler_designs import design_of
 
+PLAIN = (ONE_F_ONE_B, 0.0, 0)
+"""1F1B without deferred weight gradients, in groups of as many micro-batches as stages."""
 DATA = Path(__file__).parents[3] / "simulator" / "data"
 
 
@@ -35,7 +38,7 @@ def alike(chunks_s: ArrayLike, num_micro_batches: int) -> Floats:
 def played_s(forward_s: Floats, backward_s: Floats, num_micro_batches: int) -> float:
     """Plays one replica whose micro-batches are alike; `(p,)` durations of its stages."""
     forwards_s, backwards_s = (alike(stages_s, num_micro_batches) for stages_s in (forward_s, backward_s))
-    return float(play_replicas(len(forward_s), 0.0, forwards_s, backwards_s).max())
+    return float(play_replicas(len(forward_s), 0.0, forwards_s, backwards_s, *PLAIN).max())
 
 
 def upper_bound_s(forward_s: Floats, backward_s: Floats, num_micro_batches: int) -> float:
@@ -121,7 +124,7 @@ def test_equal_micro_batches_are_played_as_by_the_independent_player(
         group_size=group_size,
     )
     forwards_s, backwards_s = (alike(chunks_s, num_micro_batches) for chunks_s in (forward_s, backward_s))
-    found_s = float(play_replicas(stages, send_s, forwards_s, backwards_s, group_size=group_size).max())
+    found_s = float(play_replicas(stages, send_s, forwards_s, backwards_s, *PLAIN[:2], group_size).max())
     assert found_s == pytest.approx(play(step).step_s, rel=1e-12)
 
 
@@ -172,7 +175,7 @@ def test_one_slow_stage_of_an_interleaved_pipeline_costs_at_least_what_the_form_
         cycles = np.ones(stages)
         cycles[slow] = cycle
         every = np.repeat(np.tile(cycles / chunks, chunks)[None, :, None], num_micro_batches, axis=2)
-        return float(play_replicas(stages, 0.0, every / 3.0, every * 2.0 / 3.0, group_size=group_size).max())
+        return float(play_replicas(stages, 0.0, every / 3.0, every * 2.0 / 3.0, *PLAIN[:2], group_size).max())
 
     (expected,) = shape.slow_stage(np.array([extra]), float(stages - 1 - slow))
     longer = step_s(1.0 + extra) - step_s(1.0)
@@ -186,7 +189,9 @@ def stages_played_s(schedule: Schedule, cycles: Floats, num_micro_batches: int) 
     p, v = len(cycles), CHUNKS[schedule]
     stage = [*range(p), *range(p - 1, -1, -1)][: v * p]  # ZB-V: to and fro
     chunks = np.repeat((cycles[stage] / v)[None, :, None], num_micro_batches, axis=2)
-    ends_s = play_replicas(p, 0.0, chunks / 3.0, chunks * 2.0 / 3.0, schedule.code, WEIGHT_GRADIENT_FRACTION)
+    ends_s = play_replicas(
+        p, 0.0, chunks / 3.0, chunks * 2.0 / 3.0, schedule.code, WEIGHT_GRADIENT_FRACTION, 0
+    )
     return float(ends_s.max())
 
 
@@ -332,6 +337,23 @@ def test_slow_hosts_agree_with_played_replicas(stages: int, chunks: int, micro_b
     played = play_slowdown(model, design, num_samples=400, seed=1)
     tolerance = 0.01 + 3.0 * played.std(ddof=1) / np.sqrt(len(played))
     assert float(expected_slowdown(model, design)[0]) == pytest.approx(played.mean(), abs=tolerance)
+
+
+def test_durations_reach_the_kernel_in_the_layout_that_it_is_compiled_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    received: list[Floats] = []
+
+    def watched(stages: int, send_s: float, forward_s: Floats, backward_s: Floats, *others: float) -> Floats:
+        received.extend((forward_s, backward_s))
+        return play_replicas(stages, send_s, forward_s, backward_s, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("simulator.stragglers.play.play_replicas", watched)
+    play_slowdown(
+        CALM["untuned"], design_of(stages=4, chunks=2, micro_batches=8, replicas=2), num_samples=2, seed=1
+    )
+    assert received
+    assert all(durations.flags.c_contiguous for durations in received)
 
 
 def test_pauses_and_episodes_are_as_frequent_when_played() -> None:
