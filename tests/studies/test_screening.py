@@ -187,6 +187,23 @@ def test_children_are_new_designs_of_the_space(space: Space, selection: Selectio
     assert set(keys) <= known
 
 
+@pytest.mark.parametrize("selection", ["nsga2", "nsga3"])
+@pytest.mark.parametrize("is_limit", [True, False])
+def test_generations_come_to_have_less_of_what_counts(
+    space: Space, selection: Selection, *, is_limit: bool
+) -> None:
+    knobs = Knobs.of(space)
+    search = Evolution(selection, knobs, first_rows(space, knobs, 24, 0, 1), DEFAULT, seed=1)
+    means = []
+    for _ in range(5):
+        plans = search.suggest()
+        amount = plans.num_gpus / 100.0
+        means.append(amount.mean())
+        values = np.tile((np.ones_like(amount) if is_limit else amount)[:, None], len(space.job.objectives))
+        search.update(Results(values=values, excess=amount if is_limit else np.zeros_like(amount)))
+    assert means[-1] < 0.6 * means[0]
+
+
 def first_fronts(values: Floats, rows: np.ndarray, most: int) -> list[list[int]]:
     """The fronts one behind another among some rows, until they have so many."""
     fronts: list[list[int]] = []
