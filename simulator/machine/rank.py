@@ -84,6 +84,18 @@ class Rank:
             compute_slowdown=slowdown_under_cap(offers, plans.power_cap_fraction),
         )
 
+    def take(self, rows: Integers) -> Self:
+        """Returns the chosen ranks."""
+        return replace(
+            self,
+            plans=self.plans.take(rows),
+            offers=self.offers.take(rows),
+            kernels=self.kernels.take(rows),
+            links=self.links.take(rows),
+            sustained_fraction=self.sustained_fraction[rows],
+            compute_slowdown=self.compute_slowdown[rows],
+        )
+
     def on_links(self, links: LinkConstants) -> Self:
         """Returns the same ranks on another network; results of `of_kernels` are kept."""
         found = replace(self, links=links)

@@ -28,12 +28,11 @@ import numpy as np
 
 from simulator.domain.links import LinkConstants
 from simulator.domain.plan import shard_group
-from simulator.layout.expert_ranks import expert_ranks
 from simulator.machine.rank import Rank
 from simulator.replicas.cast_weights import gathered_weight_bytes
 from simulator.replicas.replica_sync import ReplicaGroup
 from simulator.row_sums import sum_columns
-from simulator.step.card_time import leaves_domain, part_traffic_s
+from simulator.step.card_time import has_collectives, leaves_domain, part_traffic_s
 from simulator.step.gradient_buckets import FIRST_BY_PARTS
 from simulator.step.link_waits import OnLink, by_way, half_scale_up, on_link
 from simulator.step.model_parts import ModelParts
@@ -55,21 +54,14 @@ def parts_beside_s(rank: Rank, parts: ModelParts, cards: OnLink | None) -> Direc
     """
     sends_s = _sends_s(rank, parts)
     alone_s = _alone_s(parts, "forward", sends_s), _alone_s(parts, "backward", sends_s)
-    if not (sends_s.any() or _meets_shards(rank)):
+    if not (sends_s.any() or has_collectives(rank).any()):
         return alone_s
     shards, cards = _Shards.of(rank, parts), cards or OnLink.none(parts, len(rank.plans))
-    scale_up = _on_scale_up(rank, parts, cards)
+    scale_up = scale_up_collectives(rank, parts, cards, rank.plans.zero_stage >= FIRST_BY_PARTS)
     return (
         _with_collectives(alone_s[0], 0, (cards, scale_up), shards),
         _with_collectives(alone_s[1], 1, (cards, scale_up), shards),
     )
-
-
-def _meets_shards(rank: Rank) -> bool:
-    """Whether any design has collectives inside its passes."""
-    plans = rank.plans
-    beside = plans.tensor_parallel * plans.context_parallel
-    return bool(np.any((beside > 1) | (expert_ranks(rank.workload, plans) > 1)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +86,16 @@ class _Shards:
         return cls(cards=cards, scale_up=scale_up)
 
 
-def _on_scale_up(rank: Rank, parts: ModelParts, cards: OnLink) -> OnLink:
-    """The collectives of parts on scale-up links: the time of their bytes on the whole network, less that on the cards.
+def scale_up_collectives(rank: Rank, parts: ModelParts, cards: OnLink, is_shared: Booleans) -> OnLink:
+    """Returns the collectives of parts on scale-up links: the time of their bytes on the whole network, less that on the cards.
 
     In a mesh these are only rings, on the links that they use.
+
+    Args:
+        rank: the rank.
+        parts: the parts of its model.
+        cards: the collectives of parts on the cards.
+        is_shared: the designs in which other traffic may be there, `(n,)`; no others wait.
     """
     bare, is_mesh = _without_latency(rank), rank.links.unlinked_members > 0.0
     carried_s = _carried_s(bare, parts)
@@ -106,7 +104,7 @@ def _on_scale_up(rank: Rank, parts: ModelParts, cards: OnLink) -> OnLink:
         others = replace(bare, links=replace(bare.links, point_to_point_fraction=fraction))
         carried_s = _less(carried_s, _without(is_mesh, _carried_s(others, parts)))
     carried_s = _less(carried_s, cards.carried_s)
-    return on_link(rank, parts, carried_s, half_scale_up, rank.plans.zero_stage >= FIRST_BY_PARTS)
+    return on_link(rank, parts, carried_s, half_scale_up, is_shared)
 
 
 def _carried_s(rank: Rank, parts: ModelParts) -> Directions:

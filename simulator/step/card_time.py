@@ -9,8 +9,9 @@ stream of the replicas that overlaps with it in K pieces, and q a send:
     step + sum of min(q, y)                            these sends, of all chunks but the first
     send = q (1 + min(1, w/x))                         beside a pass, where it does not stand still for the send
 
-This holds as long as all of it leaves the link domain. Scale-up links, which none of it uses, are not shared here. Where shards
-of ZeRO overlap with a part, both kinds of links are shared: `simulator.step.beside_shards`.
+This holds as long as all of it leaves the link domain. Where all replicas are in one link domain, it holds for their scale-up
+links instead, but for sends (`simulator.step.replica_streams`). Where shards of ZeRO overlap with a part, both kinds of links
+are shared: `simulator.step.beside_shards`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from simulator.layers.input_gradients import entered_in_layer, entered_in_output
 from simulator.layers.recomputed_modules import repeats_block, repeats_core, repeats_exchange
 from simulator.layers.token_prediction import projection_card_s
 from simulator.layout.expert_ranks import expert_ranks
-from simulator.machine.rank import Rank, members_in_domain
+from simulator.machine.rank import Rank, members_in_domain, once_per_rank
 from simulator.memory.predicted_tokens import plans_of_modules
 from simulator.row_sums import sum_columns
 from simulator.step.parts import Part, rank_of_part
@@ -51,6 +52,13 @@ def uses_cards(rank: Rank) -> bool:
     experts = expert_ranks(rank.workload, plans)
     beside = plans.tensor_parallel * plans.context_parallel
     return bool(np.any(leaves_domain(rank, 1, beside) | leaves_domain(rank, 1, experts)))
+
+
+def has_collectives(rank: Rank) -> Booleans:
+    """Returns which designs have collectives inside their passes, `(n,)`."""
+    plans = rank.plans
+    beside = plans.tensor_parallel * plans.context_parallel
+    return np.asarray((beside > 1) | (expert_ranks(rank.workload, plans) > 1))
 
 
 def parts_card_s(rank: Rank, kinds: Iterable[Part]) -> list[Directions]:
@@ -101,6 +109,7 @@ def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
     return forward_s, backward_s + again_s
 
 
+@once_per_rank
 def replicas_leave_domain(rank: Rank) -> Booleans:
     """Returns which designs have replicas in several link domains, whose traffic uses network cards, `(n,)`."""
     plans = rank.plans

@@ -26,7 +26,7 @@ from simulator.replicas.gradient_copies import gradient_copies_s, handles_gradie
 from simulator.replicas.sharded_copies import with_copies
 from simulator.row_sums import sum_columns
 from simulator.step.parts import Part, counts_of_parts, rank_of_part, weights_of_parts
-from simulator.table import Floats, Table, total
+from simulator.table import Floats, Integers, Table, total
 from simulator.traffic.expert_exchange import hides_in_pairs
 from simulator.traffic.layer_collectives import Directions
 
@@ -63,6 +63,14 @@ class ModelParts:
             times=dict(zip(counts, with_copies(rank, times, weights), strict=True)),
             counts=counts,
             weights=weights,
+        )
+
+    def take(self, rows: Integers) -> ModelParts:
+        """Returns the parts of the chosen designs."""
+        return replace(
+            self,
+            times={part: times.take(rows) for part, times in self.times.items()},
+            counts={part: count[rows] for part, count in self.counts.items()},
         )
 
     @property
@@ -119,6 +127,10 @@ class ModelParts:
         for count, time_s in zip(self.counts.values(), part_times_s, strict=True):
             _add_weighted(sums_s, np.ascontiguousarray(count), np.ascontiguousarray(time_s))
         return sums_s
+
+    def both_ways(self, ways_s: Directions) -> Directions:
+        """Sums over the parts of every chunk, `(n, C)`, of times of the k parts, `(k, n)` a way."""
+        return self.weighted(ways_s[0]), self.weighted(ways_s[1])
 
 
 def _with_gradient_copies(rank: Rank, times: list[PartTimes], weights: StepWeights) -> list[PartTimes]:

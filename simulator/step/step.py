@@ -24,23 +24,22 @@ from simulator.replicas.replica_sync import ReplicaTraffic, reductions_of_step, 
 from simulator.row_sums import sum_columns
 from simulator.step.beside_sends import has_sends_beside, with_sends_beside
 from simulator.step.card_time import (
-    beside_own_traffic_s,
     last_sends_wait_s,
     leaves_domain,
     parts_card_s,
     replicas_leave_domain,
     uses_cards,
-    with_last_send_s,
 )
 from simulator.step.gradient_buckets import FIRST_BY_PARTS, Buckets, once_per_step_s
-from simulator.step.lent_cores import CardWaits, lent_to_replicas_s, replicas_core_share
+from simulator.step.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.step.link_waits import OnLink, by_way, half_cards, on_link
 from simulator.step.model_parts import ExposedTimes, ModelParts
 from simulator.step.offload import gradient_copies_s, host_update_s, part_copies_s
 from simulator.step.once_per_step import once_per_step_bytes
+from simulator.step.replica_streams import ReplicaStreams, meet_near_replicas, replicas_share_scale_up
 from simulator.step.shard_passes import ShownShards, reduces_in_every_pass, shards_s
 from simulator.step.whole_gradients import whole_gradient_s
-from simulator.table import Booleans, Floats, Table, total
+from simulator.table import Floats, Table, total
 from simulator.traffic.layer_collectives import Directions
 from simulator.traffic.stage_sends import send_card_s, send_s, sends_block
 
@@ -161,7 +160,7 @@ class _Made:
         cards = _on_cards(rank, parts) if uses_cards(rank) else None
         parts = with_sends_beside(rank, parts, cards)
         layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-        cards_s = _per_chunk(parts, cards.carried_s) if cards else None
+        cards_s = parts.both_ways(cards.carried_s) if cards else None
         is_by_parts = bool(np.any(rank.plans.zero_stage >= FIRST_BY_PARTS))
         by_parts = ReplicaTraffic.of(rank, parts.weights) if is_by_parts else None
         forward_s, backward_s, in_groups_s = _shown_shards_s(rank, parts, by_parts, cards)
@@ -170,25 +169,31 @@ class _Made:
         passes_s = *_added(layers_s, shown_s, copies_s), parts.weight_gradients(rank)
         once_s = once_per_step_s(rank, parts, weights, by_parts)
         buckets = Buckets.of(rank, parts, weights)
-        copied_s = _shards_beside_copies_s(rank, parts, by_parts)
-        busy_s = cards_s, cards_s
-        if copied_s is not None:
-            nothing_s = np.zeros_like(copied_s)
-            busy_s = cards_s, _added(cards_s or (nothing_s, nothing_s), (nothing_s, copied_s))
-        pipeline = _columns(rank, parts, buckets, (once_s, in_groups_s), passes_s, busy_s)
+        streams = ReplicaStreams(
+            once_s=once_s,
+            passes_s=passes_s[:2],
+            buckets=buckets,
+            shards_s=_shards_beside_copies_s(rank, parts, by_parts),
+            covers_s=layers_s[1],
+            shown_s=shown_s[1],
+        )
+        own = cards.where(replicas_leave_domain(rank)) if cards else None
+        streams_s = streams.beside_s(rank, parts.both_ways(own.carried_s) if own else None)
+        pipeline = _columns(rank, parts, buckets, (streams_s, in_groups_s), passes_s, cards_s)
+        lent_s = lent_to_replicas_s(
+            pipeline,
+            splits_backward(rank.plans),
+            replicas_core_share(rank),
+            streams.waits(parts.both_ways(own.waited_s) if own else None),
+        )
+        meet_near_replicas(rank, parts, streams, pipeline, lent_s)
         return cls(
             parts=parts,
             weights=weights,
             shards_s=shown_s,
             copies_s=copies_s,
             pipeline=pipeline,
-            lent_s=lent_to_replicas_s(
-                pipeline,
-                splits_backward(rank.plans),
-                replicas_core_share(rank),
-                _card_waits(rank, parts, once_s, cards, _waiting_shards_s(copied_s, layers_s[1]), shown_s[1]),
-            )
-            + _last_sends_s(rank, once_s),
+            lent_s=lent_s + _last_sends_s(rank, once_s),
         )
 
 
@@ -198,18 +203,16 @@ def _columns(
     buckets: Buckets,
     replicas_s: tuple[Directions, Floats],
     passes_s: tuple[Floats, Floats, Floats],
-    busy_s: tuple[Directions | None, Directions | None],
+    cards_s: Directions | None,
 ) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; sends of plain 1F1B are not overlapped, as in Megatron-LM.
 
     The replicas have traffic once per step, and reductions of groups, as means of a micro-batch. Passes are the forward, the
     backward, and the part of the backward that computes gradients of weights later. Collectives inside passes keep the cards
-    busy, and so do shards behind passes, for which copies of hybrid sharding also wait.
+    busy.
     """
-    (cards_s, with_shards_s), (once_s, in_groups_s) = busy_s, replicas_s
-    (forward_s, backward_s, later_s), hidden_s = passes_s, parts.hidden_in_pairs(rank)
-    ways_s = forward_s, backward_s
-    gradient_s, parameter_s = _streams_s(rank, once_s, ways_s, with_shards_s, buckets)
+    ((gradient_s, parameter_s), in_groups_s), (forward_s, backward_s, later_s) = replicas_s, passes_s
+    hidden_s = parts.hidden_in_pairs(rank)
     return {
         "schedule": rank.plans.pipeline_schedule,
         "num_stages": rank.plans.pipeline_parallel,
@@ -221,7 +224,7 @@ def _columns(
         "chunk_weight_gradient_s": later_s,
         "chunk_hidden_forward_s": hidden_s[0],
         "chunk_hidden_backward_s": hidden_s[1],
-        "send_s": _sends_s(rank, ways_s, cards_s),
+        "send_s": _sends_s(rank, (forward_s, backward_s), cards_s),
         "send_blocks_sender": sends_block(rank),
         "gradient_sync_s": gradient_s,
         "gradient_groups_s": in_groups_s / np.maximum(reductions_of_step(rank)[0], np.finfo(np.float64).tiny),
@@ -235,45 +238,6 @@ def _on_cards(rank: Rank, parts: ModelParts) -> OnLink:
     """The collectives inside passes on network cards, and what passes wait for when traffic of the replicas is there, too."""
     carried_s = by_way(parts_card_s(rank, parts.kinds))
     return on_link(rank, parts, carried_s, half_cards, replicas_leave_domain(rank) | has_sends_beside(rank))
-
-
-def _per_chunk(parts: ModelParts, ways_s: Directions) -> Directions:
-    """Sums over the parts of every chunk, `(n, C)`, of times `(k, n)`."""
-    return parts.weighted(ways_s[0]), parts.weighted(ways_s[1])
-
-
-def _waiting_shards_s(copied_s: Floats | None, cover_s: Floats) -> Floats | None:
-    """What backward passes wait for of shards that share links with copies, `(n, C)`: all that their layers do not hide.
-
-    The first chunk delays none: the step ends with its copies, which wait for its shards.
-    """
-    if copied_s is None:
-        return None
-    return np.asarray((np.arange(copied_s.shape[1]) > 0) * np.clip(2.0 * copied_s - cover_s, 0.0, copied_s))
-
-
-def _card_waits(
-    rank: Rank,
-    parts: ModelParts,
-    once_s: Directions,
-    cards: OnLink | None,
-    shards_s: Floats | None,
-    shown_s: Floats,
-) -> CardWaits | None:
-    """What passes wait for of their own traffic while that of the replicas is on the same links."""
-    if cards is None and shards_s is None:
-        return None
-    gradient_s, parameter_s = once_s
-    forward_s, backward_s = np.zeros_like(gradient_s), np.zeros_like(gradient_s)
-    if cards is not None:
-        forward_s, backward_s = _per_chunk(parts, cards.where(replicas_leave_domain(rank)).waited_s)
-    return CardWaits(
-        forward_s=forward_s,
-        backward_s=backward_s if shards_s is None else backward_s + shards_s,
-        parameter_gather_s=parameter_s,
-        gradient_sync_s=gradient_s,
-        idle_s=None if shards_s is None else (shards_s > 0.0) * shown_s,
-    )
 
 
 def _last_sends_s(rank: Rank, once_s: Directions) -> Floats:
@@ -292,35 +256,9 @@ def _shards_beside_copies_s(rank: Rank, parts: ModelParts, by_parts: ReplicaTraf
     plans = rank.plans
     if by_parts is None or not plans.shard_ranks.any():
         return None
-    is_beside = leaves_domain(rank, plans.tensor_parallel, shard_group(plans)) | _copies_share_scale_up(rank)
+    is_beside = leaves_domain(rank, plans.tensor_parallel, shard_group(plans)) | replicas_share_scale_up(rank)
     is_beside &= (plans.shard_ranks > 0) & reduces_in_every_pass(plans)
     return is_beside[:, None] * parts.weighted(by_parts.backward_s.T) if is_beside.any() else None
-
-
-def _streams_s(
-    rank: Rank, once_s: Directions, passes_s: Directions, cards_s: Directions | None, buckets: Buckets
-) -> Directions:
-    """Gradients and weights once per step, `(n, C)`, including their waits for the collectives of the passes next to them."""
-    (gradient_s, parameter_s), plans = once_s, rank.plans
-    if not rank.workload.overlaps_gradient_sync:
-        return gradient_s, parameter_s
-    shares_cards = replicas_leave_domain(rank)
-    gradient_s = with_last_send_s(gradient_s, shares_cards * send_card_s(rank))
-    if cards_s is None:
-        return gradient_s, parameter_s
-    # Zero-bubble schedules reduce gradients beside products alone.
-    of_gradients = (shares_cards | _copies_share_scale_up(rank)) & ~splits_backward(plans)
-    card_s = shares_cards[:, None] * cards_s[0]
-    parameter_s = beside_own_traffic_s(parameter_s, passes_s[0], card_s, buckets.parameters)
-    card_s = of_gradients[:, None] * cards_s[1]
-    return beside_own_traffic_s(gradient_s, passes_s[1], card_s, buckets.gradients), parameter_s
-
-
-def _copies_share_scale_up(rank: Rank) -> Booleans:
-    """Whether copies of hybrid sharding and their shards are all in one link domain, which is no mesh, `(n,)`."""
-    return np.asarray(
-        (rank.plans.shard_ranks > 0) & ~replicas_leave_domain(rank) & (rank.links.unlinked_members == 0.0)
-    )
 
 
 def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Floats:

@@ -7,10 +7,11 @@ import numpy as np
 from simulator.domain.plan import splits_backward
 from simulator.layout.kept_inputs import ACTIVATION_BYTES
 from simulator.machine.network import point_to_point_s
-from simulator.machine.rank import Rank
+from simulator.machine.rank import Rank, once_per_rank
 from simulator.table import Booleans, Floats
 
 
+@once_per_rank
 def sends_block(rank: Rank) -> Booleans:
     """Returns whether sends block a stage: with one chunk on a stage, except in zero-bubble schedules."""
     return np.asarray((rank.plans.virtual_pipeline == 1) & ~splits_backward(rank.plans))
@@ -29,6 +30,7 @@ def send_s(rank: Rank) -> Floats:
     return np.where(rank.plans.pipeline_parallel > 1, mean_s, 0.0)
 
 
+@once_per_rank
 def send_card_s(rank: Rank) -> Floats:
     """Returns how long a send keeps the network card of a rank busy, the mean over all stages, `(n,)`."""
     rate = rank.links.far_send_bytes_per_s

@@ -246,6 +246,18 @@ class TestDepths:
         plan = plan_of(tensor=2, data=4, zero=3, shards=2)
         assert abs(_difference(plan_step(job_of(workload, rented(accelerator)), plan))) < 0.01
 
+    @pytest.mark.parametrize(
+        ("accelerator", "context", "zero"),
+        [("h100-pcie-80gb", 1, 1), ("h100-pcie-80gb", 2, 0), ("h100-sxm5-80gb", 2, 1)],
+    )
+    def test_traffic_once_per_step_shares_scale_up_links_with_collectives_of_passes_in_its_domain(
+        self, accelerator: str, context: int, zero: int
+    ) -> None:
+        # Where it found the links free: 13, 2.8 and 1.8 % apart.
+        workload = training("llama-3.1-8b", sequence_length=2048, global_batch_size=4)
+        plan = plan_of(tensor=2, context=context, data=4 // context, zero=zero)
+        assert abs(_difference(plan_step(job_of(workload, rented(accelerator)), plan))) < 0.01
+
     @pytest.mark.parametrize("sequence", [512, 8192])
     @pytest.mark.parametrize("prefetch", ["none", "forward", "backward"])
     def test_weights_that_are_not_prefetched_take_what_the_fast_depth_sums_up(
