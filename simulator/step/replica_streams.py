@@ -1,8 +1,9 @@
 """How long does the traffic of the replicas once per step take next to passes that are on the same links?
 
 Where the replicas are in several link domains, these links are network cards. Where all of them are in one domain, it is the
-scale-up link of each rank, on which all collectives of its passes are, too. In a mesh the replicas have links of their own. The
-equations are in `simulator.step.card_time` and `simulator.step.lent_cores`.
+scale-up link of each rank, on which all collectives of its passes are, too. In a mesh only keys and values that go round meet
+them, on one link of each rank (`simulator.step.beside_shards`). The equations are in `simulator.step.card_time` and
+`simulator.step.lent_cores`.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def meet_near_replicas(
         pipeline: in which gradients and weights of these designs are set.
         lent_s: what passes lend, `(n,)`, in which that of these designs is set.
     """
-    is_near = replicas_share_scale_up(rank) & has_collectives(rank)
+    is_near = _are_near(rank) & has_collectives(rank)
     if not (rank.workload.overlaps_gradient_sync and is_near.any()):
         return
     rows = np.flatnonzero(is_near)
@@ -149,6 +150,10 @@ _LENT_FROM: tuple[
 
 def replicas_share_scale_up(rank: Rank) -> Booleans:
     """Returns which designs have several replicas, all in one link domain that is no mesh, `(n,)`."""
-    plans, is_mesh = rank.plans, rank.links.unlinked_members > 0.0
-    has_replicas = plans.data_parallel * plans.context_parallel > 1
-    return np.asarray(has_replicas & ~replicas_leave_domain(rank) & ~is_mesh)
+    return np.asarray(_are_near(rank) & (rank.links.unlinked_members == 0.0))
+
+
+def _are_near(rank: Rank) -> Booleans:
+    """Whether several replicas are all in one link domain."""
+    plans = rank.plans
+    return (plans.data_parallel * plans.context_parallel > 1) & ~replicas_leave_domain(rank)
