@@ -21,7 +21,7 @@ import numpy as np
 from simulator.domain.links import LinkConstants
 from simulator.machine.rank import Rank
 from simulator.step.model_parts import ModelParts, part_collectives_s
-from simulator.table import Booleans, Floats
+from simulator.table import Booleans, Floats, Integers
 from simulator.traffic.layer_collectives import Directions
 
 WAYS = ("forward", "backward")
@@ -46,6 +46,14 @@ class OnLink:
         """Returns the same for some designs only, and nothing for the others."""
         carried_s, waited_s = (
             (is_shared * each[0], is_shared * each[1]) for each in (self.carried_s, self.waited_s)
+        )
+        return replace(self, carried_s=carried_s, waited_s=waited_s)
+
+    def with_rows(self, rows: Integers, others: OnLink) -> Self:
+        """Returns the same with those of some designs replaced."""
+        carried_s, waited_s = (
+            (_with_columns(ours[0], rows, theirs[0]), _with_columns(ours[1], rows, theirs[1]))
+            for ours, theirs in ((self.carried_s, others.carried_s), (self.waited_s, others.waited_s))
         )
         return replace(self, carried_s=carried_s, waited_s=waited_s)
 
@@ -107,3 +115,10 @@ def by_way(parts_s: Sequence[Directions]) -> Directions:
     """Returns times of k parts, `(n,)` a way, as tables `(k, n)`."""
     forward_s, backward_s = zip(*parts_s, strict=True)
     return np.stack(forward_s), np.stack(backward_s)
+
+
+def _with_columns(table: Floats, columns: Integers, values: Floats) -> Floats:
+    """Returns a copy of a table `(k, n)` with other values in some columns."""
+    found = table.copy()
+    found[:, columns] = values
+    return found

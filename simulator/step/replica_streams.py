@@ -9,13 +9,11 @@ them, on one link of each rank (`simulator.step.beside_shards`). The equations a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self, cast
 
 import numpy as np
 
 from simulator.domain.plan import splits_backward
 from simulator.machine.rank import Rank
-from simulator.pipeline.schedule import PipelineColumns
 from simulator.step.beside_shards import scale_up_collectives
 from simulator.step.card_time import (
     beside_own_traffic_s,
@@ -24,10 +22,10 @@ from simulator.step.card_time import (
     with_last_send_s,
 )
 from simulator.step.gradient_buckets import Buckets
-from simulator.step.lent_cores import CardWaits, lent_to_replicas_s, replicas_core_share
+from simulator.step.lent_cores import CardWaits
 from simulator.step.link_waits import OnLink
 from simulator.step.model_parts import ModelParts
-from simulator.table import Booleans, Floats, Integers
+from simulator.table import Booleans, Floats
 from simulator.traffic.layer_collectives import Directions
 from simulator.traffic.stage_sends import send_card_s
 
@@ -47,17 +45,6 @@ class ReplicaStreams:
     """Backward passes of layers without shards."""
     shown_s: Floats
     """Shards that show in backward passes."""
-
-    def take(self, rows: Integers) -> Self:
-        """Returns the streams of the chosen designs."""
-        return type(self)(
-            once_s=(self.once_s[0][rows], self.once_s[1][rows]),
-            passes_s=(self.passes_s[0][rows], self.passes_s[1][rows]),
-            buckets=Buckets(self.buckets.gradients[rows], self.buckets.parameters[rows]),
-            shards_s=None if self.shards_s is None else self.shards_s[rows],
-            covers_s=self.covers_s[rows],
-            shown_s=self.shown_s[rows],
-        )
 
     def beside_s(self, rank: Rank, own_s: Directions | None) -> Directions:
         """Returns gradients and weights including their waits for collectives of the passes next to them, w, `(n, C)` a way."""
@@ -106,46 +93,23 @@ class ReplicaStreams:
         return np.asarray((np.arange(waits_s.shape[1]) > 0) * waits_s)
 
 
-def meet_near_replicas(
-    rank: Rank, parts: ModelParts, streams: ReplicaStreams, pipeline: PipelineColumns, lent_s: Floats
-) -> None:
-    """Lets the traffic of replicas in one link domain meet the collectives of passes, in the designs that have both.
+def beside_replicas(rank: Rank, parts: ModelParts, cards: OnLink | None) -> OnLink | None:
+    """Returns the collectives of passes on the links that the replicas use; `None` where no design has any.
 
     Args:
         rank: the rank.
         parts: the parts of its model.
-        streams: the traffic of the replicas.
-        pipeline: in which gradients and weights of these designs are set.
-        lent_s: what passes lend, `(n,)`, in which that of these designs is set.
+        cards: the collectives of parts on the cards; `None`: there are none.
     """
+    far = cards.where(replicas_leave_domain(rank)) if cards else None
     is_near = _are_near(rank) & has_collectives(rank)
     if not (rank.workload.overlaps_gradient_sync and is_near.any()):
-        return
+        return far
     rows = np.flatnonzero(is_near)
-    near, parts, streams = rank.take(rows), parts.take(rows), streams.take(rows)
-    own = scale_up_collectives(near, parts, OnLink.none(parts, len(rows)), is_near[rows])
-    gradient_s, parameter_s = streams.beside_s(near, parts.both_ways(own.carried_s))
-    some = cast(PipelineColumns, {name: np.asarray(pipeline[name])[rows] for name in _LENT_FROM})
-    some["chunk_forward_s"], some["chunk_backward_s"] = streams.passes_s
-    some["gradient_sync_s"], some["parameter_gather_s"] = gradient_s, parameter_s
-    some["num_overlap_buckets"], some["num_gather_buckets"] = streams.buckets
-    np.asarray(pipeline["gradient_sync_s"])[rows] = gradient_s
-    np.asarray(pipeline["parameter_gather_s"])[rows] = parameter_s
-    lent_s[rows] = lent_to_replicas_s(
-        some,
-        splits_backward(near.plans),
-        replicas_core_share(near),
-        streams.waits(parts.both_ways(own.waited_s)),
-    )
-
-
-_LENT_FROM: tuple[
-    Literal[
-        "num_stages", "num_chunks_per_stage", "num_micro_batches", "group_size", "chunk_weight_gradient_s"
-    ],
-    ...,
-] = ("num_stages", "num_chunks_per_stage", "num_micro_batches", "group_size", "chunk_weight_gradient_s")
-"""What `lent_to_replicas_s` reads of pipelines besides their streams."""
+    near, parts_near = rank.take(rows), parts.take(rows)
+    none = OnLink.none(parts_near, len(rows))
+    on_scale_up = scale_up_collectives(near, parts_near, none, np.ones(len(rows), dtype=np.bool_))
+    return (far or OnLink.none(parts, len(rank.plans))).with_rows(rows, on_scale_up)
 
 
 def replicas_share_scale_up(rank: Rank) -> Booleans:

@@ -36,7 +36,7 @@ from simulator.step.link_waits import OnLink, by_way, half_cards, on_link
 from simulator.step.model_parts import ExposedTimes, ModelParts
 from simulator.step.offload import gradient_copies_s, host_update_s, part_copies_s
 from simulator.step.once_per_step import once_per_step_bytes
-from simulator.step.replica_streams import ReplicaStreams, meet_near_replicas, replicas_share_scale_up
+from simulator.step.replica_streams import ReplicaStreams, beside_replicas, replicas_share_scale_up
 from simulator.step.shard_passes import ShownShards, reduces_in_every_pass, shards_s
 from simulator.step.whole_gradients import whole_gradient_s
 from simulator.table import Floats, Table, total
@@ -177,7 +177,7 @@ class _Made:
             covers_s=layers_s[1],
             shown_s=shown_s[1],
         )
-        own = cards.where(replicas_leave_domain(rank)) if cards else None
+        own = beside_replicas(rank, parts, cards)
         streams_s = streams.beside_s(rank, parts.both_ways(own.carried_s) if own else None)
         pipeline = _columns(rank, parts, buckets, (streams_s, in_groups_s), passes_s, cards_s)
         lent_s = lent_to_replicas_s(
@@ -186,7 +186,6 @@ class _Made:
             replicas_core_share(rank),
             streams.waits(parts.both_ways(own.waited_s) if own else None),
         )
-        meet_near_replicas(rank, parts, streams, pipeline, lent_s)
         return cls(
             parts=parts,
             weights=weights,
