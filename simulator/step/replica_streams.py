@@ -21,7 +21,7 @@ from simulator.step.card_time import (
     replicas_leave_domain,
     with_last_send_s,
 )
-from simulator.step.gradient_buckets import Buckets
+from simulator.step.gradient_buckets import FIRST_BY_PARTS, Buckets
 from simulator.step.lent_cores import CardWaits
 from simulator.step.link_waits import OnLink
 from simulator.step.model_parts import ModelParts
@@ -102,7 +102,7 @@ def beside_replicas(rank: Rank, parts: ModelParts, cards: OnLink | None) -> OnLi
         cards: the collectives of parts on the cards; `None`: there are none.
     """
     far = cards.where(replicas_leave_domain(rank)) if cards else None
-    is_near = _are_near(rank) & has_collectives(rank)
+    is_near = _are_near(rank) & has_collectives(rank) & (rank.plans.zero_stage < FIRST_BY_PARTS)
     if not (rank.workload.overlaps_gradient_sync and is_near.any()):
         return far
     rows = np.flatnonzero(is_near)
