@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import dask
 import numpy as np
 import pytest
 from distributed import Client
@@ -346,7 +347,8 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_scheduler_that_goes_away_ends_the_study_and_what_was_written_is_there(
     tmp_path: Path, whole: StudyAnswer
 ) -> None:
-    with local_cluster(1) as workers:
+    # In place of half a minute, for which Dask waits twice for who does not answer.
+    with dask.config.set({"distributed.comm.timeouts.connect": "5s"}), local_cluster(1) as workers:
 
         def end_it(progress: Progress) -> None:
             if progress.num_done > DESIGNS_PER_BLOCK:
