@@ -96,6 +96,8 @@ class ReplicaStreams:
 def beside_replicas(rank: Rank, parts: ModelParts, cards: OnLink | None) -> OnLink | None:
     """Returns the collectives of passes on the links that the replicas use; `None` where no design has any.
 
+    From ZeRO-2 on, the shards of a part already wait for them on scale-up links.
+
     Args:
         rank: the rank.
         parts: the parts of its model.
