@@ -93,14 +93,10 @@ class ModelParts:
 
     def weight_gradients(self, rank: Rank) -> Floats:
         """The part of the backward of every chunk that zero-bubble schedules compute later, `(n, C)`; 0 under others."""
-        return self.weighted(self.part_weight_gradients(rank))
-
-    def part_weight_gradients(self, rank: Rank) -> list[Floats]:
-        """The part of the backward of each of the k parts that zero-bubble schedules compute later, `(n,)`."""
         is_split = splits_backward(rank.plans)
         if not is_split.any():
-            return [np.zeros(len(rank.plans))] * len(self.counts)
-        return [_WEIGHT_GRADIENTS_S[part](rank) * is_split for part in self.counts]
+            return np.zeros_like(self.counts[Part.OUTPUT])
+        return self.weighted([_WEIGHT_GRADIENTS_S[part](rank) * is_split for part in self.counts])
 
     def hidden_in_pairs(self, rank: Rank) -> tuple[Floats, Floats]:
         """How much less a forward and a backward of every chunk take when they run as a pair, `(n, C)` each."""
