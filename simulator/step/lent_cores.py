@@ -19,6 +19,8 @@ On network cards w' is what a pass waits for while the traffic is there, too (`s
 traffic stays in its link domain, and next to weight gradients. In the term with w', y is how long the traffic takes alone;
 elsewhere it includes what the traffic itself waits (`simulator.step.card_time`), as the pipeline does for the piece that has no
 pass beside it and takes as long as alone.
+
+A pass that outlasts its computation by o, because copies to main memory do, lends max(0, lent(x, y) - o).
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from simulator.pipeline.schedule import PipelineColumns
 from simulator.row_sums import sum_columns
 from simulator.step.card_time import replicas_leave_domain
 from simulator.table import Booleans, Floats, Integers
-from simulator.traffic.layer_collectives import CORE_SHARE
+from simulator.traffic.layer_collectives import CORE_SHARE, Directions
 
 ALL_CHANNELS, CHANNELS_OF_CARD = 16.0, 4.0
 """Channels of a collective that uses eight network cards or the links inside a node, and those for a single card (NCCL 2.x,
@@ -82,6 +84,8 @@ class _Beside:
     """y alone; `None`: y."""
     idle_s: Floats | None = None
     """The part of x in which nothing is computed; `None`: 0."""
+    copies_s: Floats | None = None
+    """o; `None`: 0."""
 
     def of_first(self) -> Self:
         """Returns the first chunk alone, `(n, 1)`."""
@@ -94,6 +98,7 @@ class _Beside:
             waited_s=None if self.waited_s is None else self.waited_s[:, first],
             alone_s=None if self.alone_s is None else self.alone_s[:, first],
             idle_s=None if self.idle_s is None else self.idle_s[:, first],
+            copies_s=None if self.copies_s is None else self.copies_s[:, first],
         )
 
     def lent_s(self, num_passes: Floats | Integers | float = 1.0) -> Floats:
@@ -102,10 +107,14 @@ class _Beside:
         lent_s = self.core_share * np.minimum(whole_s, self.beside * self.traffic_s)
         if self.idle_s is not None:
             lent_s *= 1.0 - self.idle_s / np.maximum(self.pass_s, np.finfo(np.float64).tiny)
-        if self.waited_s is None or self.alone_s is None:
-            return np.asarray(lent_s)
-        per_s = np.divide(self.waited_s, self.pass_s, out=np.zeros_like(self.pass_s), where=self.pass_s > 0.0)
-        return np.asarray(lent_s + per_s * np.minimum(whole_s, self.beside * self.alone_s))
+        if self.waited_s is not None and self.alone_s is not None:
+            per_s = np.divide(
+                self.waited_s, self.pass_s, out=np.zeros_like(self.pass_s), where=self.pass_s > 0.0
+            )
+            lent_s += per_s * np.minimum(whole_s, self.beside * self.alone_s)
+        if self.copies_s is not None:
+            lent_s = np.maximum(0.0, lent_s - num_passes * self.copies_s)
+        return np.asarray(lent_s)
 
     def shown_s(self) -> Floats:
         """Returns the part of it that shows where the stage waits for the traffic anyway."""
@@ -116,7 +125,11 @@ class _Beside:
 
 
 def lent_to_replicas_s(
-    pipeline: PipelineColumns, is_split: Booleans, core_share: Floats, waits: CardWaits | None = None
+    pipeline: PipelineColumns,
+    is_split: Booleans,
+    core_share: Floats,
+    waits: CardWaits | None = None,
+    copies_s: Directions | None = None,
 ) -> Floats:
     """Returns how much longer the step of each pipeline is, `(n,)`.
 
@@ -125,12 +138,14 @@ def lent_to_replicas_s(
         is_split: whether weight gradients are computed later than the rest of a backward, `(n,)`.
         core_share: s, `(n,)`.
         waits: for cards; `None`: no pass waits for one that the replicas use.
+        copies_s: exposed copies to main memory, o, `(n, C)` a way; `None`: none are.
     """
     gradient_s, share = np.asarray(pipeline["gradient_sync_s"]), core_share[:, None]
     num_buckets = _of_chunks(pipeline["num_overlap_buckets"], gradient_s)
     num_gathers = _of_chunks(pipeline.get("num_gather_buckets", num_buckets), gradient_s)
     gather_waits = (waits.forward_s, waits.parameter_gather_s) if waits else (None, None)
     sync_waits = (waits.backward_s, waits.gradient_sync_s) if waits else (None, None)
+    forward_copies_s, backward_copies_s = copies_s or (None, None)
     weights = _Beside(
         pass_s=np.asarray(pipeline["chunk_forward_s"]),
         traffic_s=np.asarray(pipeline["parameter_gather_s"]),
@@ -138,6 +153,7 @@ def lent_to_replicas_s(
         core_share=share,
         waited_s=gather_waits[0],
         alone_s=gather_waits[1],
+        copies_s=forward_copies_s,
     )
     gradients = _Beside(
         pass_s=np.asarray(pipeline["chunk_backward_s"]),
@@ -147,12 +163,17 @@ def lent_to_replicas_s(
         waited_s=sync_waits[0],
         alone_s=sync_waits[1],
         idle_s=waits.idle_s if waits else None,
+        copies_s=backward_copies_s,
     )
     one_by_one_s = sum_columns(gradients.lent_s()[:, 1:]) + gradients.of_first().shown_s()[:, 0]
     one_by_one_s += _beside_next_chunks_s(pipeline, num_buckets, gradients)
     if is_split.any():
         later = replace(
-            gradients, pass_s=np.asarray(pipeline["chunk_weight_gradient_s"]), waited_s=None, alone_s=None
+            gradients,
+            pass_s=np.asarray(pipeline["chunk_weight_gradient_s"]),
+            waited_s=None,
+            alone_s=None,
+            copies_s=None,
         )
         at_once_s = pipeline["num_chunks_per_stage"] * np.max(later.shown_s(), axis=1)
         one_by_one_s = np.where(is_split, at_once_s, one_by_one_s)

@@ -185,6 +185,7 @@ class _Made:
             splits_backward(rank.plans),
             replicas_core_share(rank),
             streams.waits(parts.both_ways(own.waited_s) if own else None),
+            copies_s if any(np.any(way_s) for way_s in copies_s) else None,
         )
         return cls(
             parts=parts,

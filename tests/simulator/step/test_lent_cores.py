@@ -14,7 +14,7 @@ from simulator.machine.rank import Rank
 from simulator.pipeline.schedule import PipelineColumns
 from simulator.step.lent_cores import CardWaits, lent_to_replicas_s, replicas_core_share
 from simulator.step.step import step_parts
-from simulator.traffic.layer_collectives import CORE_SHARE
+from simulator.traffic.layer_collectives import CORE_SHARE, Directions
 from tests.simulator.builders import job_of, plan_of, training
 
 JOB = job_of(training(num_steps=100))
@@ -28,6 +28,7 @@ def lent_s(
     k: int = 4,
     chunks_per_stage: int = 1,
     waits: CardWaits | None = None,
+    copies_s: Directions | None = None,
 ) -> float:
     """What chunks lend, whose forward takes 1 s and whose backward 2 s, 1 s of it for weights."""
     chunks = np.ones((1, len(gradient_s)))
@@ -44,7 +45,8 @@ def lent_s(
         "parameter_gather_s": [gather_s],
         "num_overlap_buckets": [k],
     }
-    return float(lent_to_replicas_s(pipeline, np.array([is_split]), np.array([CORE_SHARE]), waits)[0])
+    share = np.array([CORE_SHARE])
+    return float(lent_to_replicas_s(pipeline, np.array([is_split]), share, waits, copies_s)[0])
 
 
 def test_what_travels_beside_passes_takes_its_share_of_their_cores() -> None:
@@ -111,6 +113,14 @@ def test_a_pass_that_waits_for_its_shards_lends_no_cores_meanwhile() -> None:
     # Half of the backward of 2 s.
     idle = replace(waits([0.4], [0.0]), idle_s=np.ones((1, 1)))
     assert lent_s([0.4], [0.0], waits=idle) == pytest.approx(0.75 * 0.4 * (0.5 * CORE_SHARE + 0.5))
+
+
+def test_a_pass_that_waits_for_host_copies_anyway_makes_up_for_what_it_lends() -> None:
+    # The second chunk's backward waits for 10 ms of copies, that of the first for longer than it lends; forwards for nothing.
+    copies_s = np.zeros((1, 2)), np.array([[1.0, 0.01]])
+    held_s = 0.75 * 0.8 * (CORE_SHARE + 0.5) - 0.01
+    found_s = lent_s([0.8, 0.8], [0.0, 0.0], waits=waits([0.8, 0.8], [0.0, 0.0]), copies_s=copies_s)
+    assert found_s == pytest.approx(held_s)
 
 
 def test_gradients_of_weights_have_no_collectives_that_wait() -> None:
