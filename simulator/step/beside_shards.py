@@ -4,10 +4,10 @@ Bytes that are on a link at the same time take the sum of their times. Let w be 
 a link: on the network cards what its bytes alone need of them, on the scale-up link what its bytes need of the whole network
 beyond that. w' is what a part waits for of that time while other traffic is there (`simulator.step.link_waits`).
 
-A gather or a reduction that takes t is on these links for b t each (`network.gather_busy_s`). If its group is inside one link
-domain, it uses the scale-up link alone; otherwise it uses both, one of which is free sooner. A collective meets it there for
-the share b of its own time, and each waits equally long for the other. So collectives hold up shards by b w on the cards, or by
-b w on the scale-up link beyond the time by which that link is free sooner:
+The gathers and reductions of a pass, which take t, are on these links for b t each (`network.gather_busy_s`). If their group is
+inside one link domain, they use the scale-up link alone; otherwise they use both, one of which is free sooner. A collective
+meets them there for the share b of its own time, and each waits equally long for the other. So collectives hold up shards by
+b w on the cards, or by b w on the scale-up link beyond the time by which that link is free sooner:
 
     max(b w (cards), b w (scale-up) - max(0, b(cards) - b(scale-up)) t)
 
@@ -28,9 +28,10 @@ import numpy as np
 
 from simulator.domain.links import LinkConstants
 from simulator.domain.plan import shard_group
+from simulator.layout.weight_gathers import gathers_in_passes
 from simulator.machine.rank import Rank
 from simulator.replicas.cast_weights import gathered_weight_bytes
-from simulator.replicas.replica_sync import ReplicaGroup
+from simulator.replicas.replica_sync import ReplicaGroup, reductions_of_step, scatters_gradients
 from simulator.row_sums import sum_columns
 from simulator.step.card_time import has_collectives, leaves_domain, part_traffic_s
 from simulator.step.gradient_buckets import FIRST_BY_PARTS
@@ -44,19 +45,20 @@ COVER, CARRIED_CARDS, WAITED_CARDS, BUSY_CARDS, CARRIED_SCALE_UP, WAITED_SCALE_U
 """Rows of a table: seconds of a part, then w, w' and b on the cards and on the scale-up link."""
 
 
-def parts_beside_s(rank: Rank, parts: ModelParts, cards: OnLink | None) -> Directions:
+def parts_beside_s(rank: Rank, parts: ModelParts, traffic_s: Directions, cards: OnLink | None) -> Directions:
     """Returns what each of k parts offers to shards that travel at the same time, `(7, k, n)` a way, in rows `COVER` and so on.
 
     Args:
         rank: the rank.
         parts: the parts of its model.
+        traffic_s: the shards that may travel beside a part, `(n, k)` a way.
         cards: the collectives of parts on the cards; `None`: there are none.
     """
     sends_s = _sends_s(rank, parts)
     alone_s = _alone_s(parts, "forward", sends_s), _alone_s(parts, "backward", sends_s)
     if not (sends_s.any() or has_collectives(rank).any()):
         return alone_s
-    shards, cards = _Shards.of(rank, parts), cards or OnLink.none(parts, len(rank.plans))
+    shards, cards = _Shards.of(rank, parts, traffic_s), cards or OnLink.none(parts, len(rank.plans))
     scale_up = scale_up_collectives(rank, parts, cards, rank.plans.zero_stage >= FIRST_BY_PARTS)
     return (
         _with_collectives(alone_s[0], 0, (cards, scale_up), shards),
@@ -66,24 +68,44 @@ def parts_beside_s(rank: Rank, parts: ModelParts, cards: OnLink | None) -> Direc
 
 @dataclass(frozen=True, kw_only=True)
 class _Shards:
-    """Shares of the time of shards, of k kinds of parts, in which they are on each kind of link, `(k, n)`."""
+    """Shares of the time of shards, of k kinds of parts, in which they are on each kind of link, `(k, n)` a way."""
 
-    cards: Floats
+    cards: Directions
     """On the cards: b."""
-    scale_up: Floats
+    scale_up: Directions
     """On the scale-up link: b."""
 
     @classmethod
-    def of(cls, rank: Rank, parts: ModelParts) -> Self:
-        workload, plans = rank.workload, rank.plans
-        num_bytes = gathered_weight_bytes(workload, plans, parts.weights.together)
-        groups = (ReplicaGroup.of_shared(rank), ReplicaGroup.of_routed(rank))
-        sizes = list(zip(groups, num_bytes, strict=True))[: 2 if workload.model.experts else 1]
-        gathers_s = [group.all_gather_s(size) for group, size in sizes]
-        cards_s, scale_up_s = zip(*(group.gather_busy_s(size) for group, size in sizes), strict=True)
-        whole_s = np.maximum(total(gathers_s), np.finfo(np.float64).tiny)
-        cards, scale_up = ((total(each) / whole_s).T for each in (cards_s, scale_up_s))
+    def of(cls, rank: Rank, parts: ModelParts, traffic_s: Directions) -> Self:
+        workload, plans, trained = rank.workload, rank.plans, parts.weights.trained
+        gathers_s = _busy_s(rank, gathered_weight_bytes(workload, plans, parts.weights.together))
+        trips = np.where(scatters_gradients(rank), 1.0, 2.0)[:, None]  # an all-reduce goes there and back
+        gradients = trained.shared_on_rank(plans), trained.routed_on_rank(workload, plans)
+        reductions_s = _busy_s(rank, tuple(trips * workload.wire_bytes * weights for weights in gradients))
+        gathers, gathers_back = gathers_in_passes(workload, plans)[:, None], plans.zero_stage[:, None] == 3
+        reductions = reductions_of_step(rank)[0] * workload.overlaps_gradient_sync
+        cards, scale_up = (
+            (
+                _share(gathers * gather_s, traffic_s[0]),
+                _share(gathers_back * gather_s + reductions * reduction_s, traffic_s[1]),
+            )
+            for gather_s, reduction_s in zip(gathers_s, reductions_s, strict=True)
+        )
         return cls(cards=cards, scale_up=scale_up)
+
+
+def _busy_s(rank: Rank, num_bytes: tuple[Floats, ...]) -> Directions:
+    """Returns how long shared and routed weights of these sizes occupy cards and scale-up links, `(n, k)` each."""
+    shared_s = ReplicaGroup.of_shared(rank).gather_busy_s(num_bytes[0])
+    if rank.workload.model.experts is None:
+        return shared_s
+    routed_s = ReplicaGroup.of_routed(rank).gather_busy_s(num_bytes[1])
+    return shared_s[0] + routed_s[0], shared_s[1] + routed_s[1]
+
+
+def _share(busy_s: Floats, whole_s: Floats) -> Floats:
+    """Returns the part of times `(n, k)`, `(k, n)`; 0 where there is none."""
+    return np.asarray(np.minimum(1.0, busy_s / np.maximum(whole_s, np.finfo(np.float64).tiny)).T)
 
 
 def scale_up_collectives(rank: Rank, parts: ModelParts, cards: OnLink, is_shared: Booleans) -> OnLink:
@@ -156,6 +178,6 @@ def _with_collectives(alone_s: Floats, way: int, links: tuple[OnLink, OnLink], s
     cards_s, scale_up_s = (np.minimum(each.carried_s[way], beside_s[COVER]) for each in links)
     beside_s[CARRIED_CARDS] += cards_s
     beside_s[CARRIED_SCALE_UP] = scale_up_s
-    beside_s[WAITED_CARDS], beside_s[BUSY_CARDS] = links[0].waited_s[way], shards.cards
-    beside_s[WAITED_SCALE_UP], beside_s[BUSY_SCALE_UP] = links[1].waited_s[way], shards.scale_up
+    beside_s[WAITED_CARDS], beside_s[BUSY_CARDS] = links[0].waited_s[way], shards.cards[way]
+    beside_s[WAITED_SCALE_UP], beside_s[BUSY_SCALE_UP] = links[1].waited_s[way], shards.scale_up[way]
     return beside_s

@@ -88,7 +88,7 @@ def shards_s(
     _add_shown(
         shown_s,
         counts,
-        parts_beside_s(rank, parts, cards),
+        parts_beside_s(rank, parts, (traffic.forward_s, gathered_back_s + reduced_s), cards),
         (traffic.forward_s, gathered_back_s, reduced_s),
         (prefetch in ("both", "forward"), prefetch in ("both", "backward")),
         first_gathers(rank.plans),
@@ -184,10 +184,10 @@ def _add_shown(
 
 @inner
 def _together_s(number: Floats, one_s: Floats, other_s: Floats) -> Floats:
-    """Returns what the parts of both passes of a chunk have together, `(7,)`; shards are on links as in the mean part."""
+    """Returns what the parts of both passes of a chunk have together, `(7,)`; shards are on links as beside the mean of one."""
     both_s: Floats = np.sum(number * (one_s + other_s), axis=1)
     for share in (BUSY_CARDS, BUSY_SCALE_UP):
-        both_s[share] /= 2.0 * np.sum(number)
+        both_s[share] = np.sum(number * one_s[share]) / np.sum(number)
     return both_s
 
 
