@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ortools.linear_solver import pywraplp
+from scipy.optimize import linprog
 
 from simulator.deep.playing.sharing import (
     BUILT,
@@ -56,25 +56,26 @@ def best(
     least: float,
 ) -> float:
     """The largest rate that all free paths can have at once, or that the wanted one can have if all others have `least`."""
-    solver = pywraplp.Solver.CreateSolver("GLOP")
-    rates = [solver.NumVar(0.0, solver.infinity(), f"rate {path}") for path in range(len(paths))]
-    level = solver.NumVar(0.0, solver.infinity(), "level")
-    for link, capacity in enumerate(bandwidth):
-        used = [rates[path] * (num_flows[path] * links.count(link)) for path, links in enumerate(paths)]
-        solver.Add(solver.Sum(used) <= capacity)
-    for path, rate in enumerate(rates):
-        if path in fixed:
-            solver.Add(rate == fixed[path])
-        elif wanted is None:
-            solver.Add(rate >= level)
-        elif path == wanted:
-            solver.Add(rate >= least)
-            solver.Add(level == rate)
-        else:
-            solver.Add(rate >= least * (1.0 - 1e-9))
-    solver.Maximize(level)
-    assert solver.Solve() == pywraplp.Solver.OPTIMAL
-    return float(level.solution_value())
+    num_paths = len(paths)
+    used = np.zeros((len(bandwidth), num_paths + 1))
+    for path, links in enumerate(paths):
+        for link in links:
+            used[link, path] += num_flows[path]
+    # The last variable is the rate that is raised.
+    at_most = np.eye(num_paths + 1)[-1] - np.eye(num_paths + 1)[:-1]
+    raised = [path == wanted or (wanted is None and path not in fixed) for path in range(num_paths)]
+    limits = np.vstack([used, at_most[raised]])
+    bounds = [
+        (fixed[path],) * 2 if path in fixed else (least * (1.0 - 1e-9), None) for path in range(num_paths)
+    ]
+    found = linprog(
+        c=-np.eye(num_paths + 1)[-1],
+        A_ub=limits,
+        b_ub=np.concatenate([bandwidth, np.zeros(len(limits) - len(bandwidth))]),
+        bounds=[*bounds, (0.0, None)],
+    )
+    assert found.x is not None, found.message
+    return float(found.x[-1])
 
 
 @st.composite
@@ -168,7 +169,7 @@ def test_what_a_change_reaches_gets_the_rates_of_a_network_filled_anew(seed: int
     for net, _ in changed_in_steps(ways, bandwidth, random):
         has_flows = net.num_flows > 0
         anew = max_min_rates(*ways, bandwidth, net.num_flows)
-        assert net.rate_bytes_per_s[has_flows] == pytest.approx(anew[has_flows], rel=1e-12)  # rounding
+        np.testing.assert_allclose(net.rate_bytes_per_s[has_flows], anew[has_flows], rtol=1e-12)  # rounding
         load = np.zeros(num_links)
         np.add.at(load, ways[1], np.repeat(np.where(has_flows, anew * net.num_flows, 0.0), np.diff(ways[0])))
         assert net.is_full.tolist() == (load >= bandwidth * (1.0 - 1e-9)).tolist()
