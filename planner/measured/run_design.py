@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from planner.measured.layout.degrees import layout_cells, split_layers
+from planner.measured.layout.degrees import layout_of, split_layers
+from planner.measured.layout.run_layout import RunLayout
 from planner.measured.layout.schedule import Order, interleaved_group, ordered, remark_unknown_chunks
 from planner.measured.recomputation.fitting_modules import in_model
 from planner.measured.software.run_software import RunSetting
@@ -50,9 +51,9 @@ def design_of(setting: RunSetting) -> RunDesign:
     told, known = setting.told, setting.known
     shape = shape_cells(told, known)
     experts = expert_cells(told, known, shape["ffn_hidden_size"])
-    layout = layout_cells(told, setting.habits, shape["num_layers"], experts["num_experts"])
+    layout = layout_of(told, setting.habits, shape["num_layers"], experts["num_experts"])
     if setting.habits.pads_vocabulary:
-        unit = PADDED_VOCABULARY * layout["tensor_parallel"]
+        unit = PADDED_VOCABULARY * layout.tensor_parallel
         shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
     habits, stage = setting.sharding(layout)
     order = _order(setting, layout, shape["num_layers"], habits.zero_stage if stage is None else stage)
@@ -74,18 +75,18 @@ def design_of(setting: RunSetting) -> RunDesign:
         "parallel_block": parallel_block(told, known),
         "qk_norm": qk_norm(told, known),
         **cut_cells,
-        **layout,
+        **layout.cells,
         **setting.node.cells,
         **habit_cells,
     }
     return RunDesign(
         cells={**sizes, **in_model(told, setting.recomputed(), sizes), **schedule_cells, **sequences},
-        global_batch_size=layout["global_batch_size"],
+        global_batch_size=layout.global_batch_size,
         has_memory=order.has_memory,
     )
 
 
-def _order(setting: RunSetting, layout: dict[str, int], num_layers: int, zero_stage: int) -> Order:
+def _order(setting: RunSetting, layout: RunLayout, num_layers: int, zero_stage: int) -> Order:
     """Returns the pipeline's schedule and chunks where they are not the usual ones."""
     is_kept = setting.recomputed().keeps_inputs(setting.habits.selective_recompute)
     return ordered(
@@ -97,7 +98,7 @@ def _order(setting: RunSetting, layout: dict[str, int], num_layers: int, zero_st
     )
 
 
-def _schedule_cells(setting: RunSetting, layout: dict[str, int], order: Order) -> dict[str, object]:
+def _schedule_cells(setting: RunSetting, layout: RunLayout, order: Order) -> dict[str, object]:
     """Returns the schedule and the micro-batches per interleaved group where they are not the usual ones."""
     group = interleaved_group(setting.told, layout, order.schedule)
     return {
@@ -106,7 +107,7 @@ def _schedule_cells(setting: RunSetting, layout: dict[str, int], order: Order) -
     }
 
 
-def _cut_cells(setting: RunSetting, num_layers: int, layout: dict[str, int]) -> dict[str, object]:
+def _cut_cells(setting: RunSetting, num_layers: int, layout: RunLayout) -> dict[str, object]:
     """Returns the multi-token prediction modules, and the layers of every chunk where these affect the cut."""
     modules = num_mtp_layers(setting.told, setting.habits)
     cut = cut_around_modules(num_layers, modules, layout)
@@ -116,14 +117,12 @@ def _cut_cells(setting: RunSetting, num_layers: int, layout: dict[str, int]) -> 
     }
 
 
-def _cut_layers(
-    setting: RunSetting, num_layers: int, layout: dict[str, int], cut_cells: dict[str, object]
-) -> int:
+def _cut_layers(setting: RunSetting, num_layers: int, layout: RunLayout, cut_cells: dict[str, object]) -> int:
     """Returns the number of layers, or a few more where no cut is stated and they do not split evenly."""
     return num_layers if "stage_layers" in cut_cells else split_layers(setting.told, num_layers, layout)
 
 
-def _sequence_cells(setting: RunSetting, layout: dict[str, int]) -> dict[str, object]:
+def _sequence_cells(setting: RunSetting, layout: RunLayout) -> dict[str, object]:
     """Returns windows, packed documents and, if there are several context-parallel ranks, their exchange."""
     told = setting.told
     window = window_cells(told, setting.known)
@@ -131,7 +130,7 @@ def _sequence_cells(setting: RunSetting, layout: dict[str, int]) -> dict[str, ob
     documents = document_cells(told)
     remark_packing(told, has_documents=bool(documents))
     found = {**window, **documents}
-    if layout["context_parallel"] == 1:
+    if layout.context_parallel == 1:
         if splits_for_context(told.text("sp")):
             told.remark("sp", "no ranks share the sequence; say in cp how many do")
         return found

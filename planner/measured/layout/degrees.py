@@ -12,6 +12,7 @@ from planner.measured.cells.told import CannotModelError, Told
 from planner.measured.frameworks.habits import Habits
 from planner.measured.frameworks.names import trains_whole_models
 from planner.measured.layout.batches import MOST_ADDED_FRACTION, batches
+from planner.measured.layout.run_layout import RunLayout
 from planner.measured.layout.sharding import LAST_STAGE, named_stage, zero_stage
 from planner.measured.workload.sequences import splits_sequence_only
 from simulator.layout.chunks import can_split_evenly
@@ -52,10 +53,8 @@ class OpenLayoutError(CannotModelError):
         """Possible degrees, by column."""
 
 
-def layout_cells(
-    told: Told, habits: Habits, num_layers: int, num_experts: int | None = None
-) -> dict[str, int]:
-    """Returns the fields of a plan that say how the work is split, and the batch and sequence sizes.
+def layout_of(told: Told, habits: Habits, num_layers: int, num_experts: int | None = None) -> RunLayout:
+    """Returns how the work is split, and the batch and sequence sizes.
 
     Raises:
         CannotModelError: a column without a default is missing.
@@ -80,15 +79,15 @@ def layout_cells(
     data = _replicas(told, t * p, c)
     micro_batch, batch = batches(told, data_parallel=data, num_stages=p, is_sharded=is_sharded)
     batch = _whole_batch(told, batch, data, micro_batch)
-    return {
+    return RunLayout(
         **degrees,
-        "num_gpus": num_gpus,
-        "virtual_pipeline": _chunks_per_stage(told, habits, p, num_layers),
-        "data_parallel": data,
-        "micro_batch_size": micro_batch,
-        "global_batch_size": batch,
-        "sequence_length": _whole_sequence(told, t, c),
-    }
+        num_gpus=num_gpus,
+        virtual_pipeline=_chunks_per_stage(told, habits, p, num_layers),
+        data_parallel=data,
+        micro_batch_size=micro_batch,
+        global_batch_size=batch,
+        sequence_length=_whole_sequence(told, t, c),
+    )
 
 
 def _check_degrees(
@@ -312,15 +311,15 @@ def told_group_size(told: Told) -> int | None:
     return told.cells.count(GROUP_SIZE) or measured_notes.interleaved_group_size(told.text("notes"))
 
 
-def can_split(num_layers: int, layout: Mapping[str, int], chunks_per_stage: int) -> bool:
+def can_split(num_layers: int, layout: RunLayout, chunks_per_stage: int) -> bool:
     """Returns whether stages can have so many chunks, with a few more layers at most."""
-    chunks = layout["pipeline_parallel"] * chunks_per_stage
+    chunks = layout.pipeline_parallel * chunks_per_stage
     return chunks_per_stage == 1 or _even_layers(num_layers, chunks) is not None
 
 
-def split_layers(told: Told, num_layers: int, layout: Mapping[str, int]) -> int:
+def split_layers(told: Told, num_layers: int, layout: RunLayout) -> int:
     """Returns the layers, or a few more where they do not split evenly: the fullest stage sets the pace."""
-    layers = _even_layers(num_layers, layout["pipeline_parallel"] * layout["virtual_pipeline"]) or num_layers
+    layers = _even_layers(num_layers, layout.num_chunks) or num_layers
     return layers if layers == num_layers else told.default("layers", layers)
 
 

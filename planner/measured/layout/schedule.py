@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from planner.measured.cells import notes as measured_notes
@@ -12,6 +11,7 @@ from planner.measured.cells.words import NOTHING_SAID, affirmed, first_affirmed,
 from planner.measured.frameworks.families import PYTORCH, software_family
 from planner.measured.frameworks.names import is_torchtitan
 from planner.measured.layout.degrees import GROUP_SIZE, SCHEDULE_COLUMNS, can_split, told_group_size
+from planner.measured.layout.run_layout import RunLayout
 from simulator.domain.plan import TO_AND_FRO, Schedule
 
 _SCHEDULES = (
@@ -58,17 +58,17 @@ class Order:
     has_memory: bool = True
     """Whether what the schedule keeps in memory is simulated."""
 
-    def simulated(self, layout: Mapping[str, int]) -> dict[str, int]:
-        """Returns the degrees with which the pipeline is simulated."""
-        chunks = self.chunks_per_stage or layout["virtual_pipeline"]
-        return {**_folded(layout, self.num_mirrored), "virtual_pipeline": chunks}
+    def simulated(self, layout: RunLayout) -> RunLayout:
+        """Returns the layout with which the pipeline is simulated."""
+        chunks = self.chunks_per_stage or layout.virtual_pipeline
+        return replace(layout.folded(self.num_mirrored), virtual_pipeline=chunks)
 
 
 _USUAL = Order()
 
 
 def ordered(
-    told: Told, habit: Schedule | None, layout: Mapping[str, int], num_layers: int, *, keeps_inputs: bool
+    told: Told, habit: Schedule | None, layout: RunLayout, num_layers: int, *, keeps_inputs: bool
 ) -> Order:
     """Returns the schedule of a pipeline and its chunks; nothing if they are as usual.
 
@@ -83,7 +83,7 @@ def ordered(
     """
     column, name = _named(told)
     schedule = first_affirmed(_SCHEDULES, name) if name else habit
-    if layout["pipeline_parallel"] == 1:
+    if layout.pipeline_parallel == 1:
         return _USUAL
     if schedule is None and not name:
         return _USUAL
@@ -95,7 +95,7 @@ def ordered(
         return _breadth_first(told, column, order) if affirmed(_BREADTH_FIRST, name) else order
     is_both_ways = schedule is Schedule.DUAL_PIPE_V and (not name or bool(_IN_TWO_DIRECTIONS.search(name)))
     num_mirrored = _MIRRORED if is_both_ways and _can_fold(layout, num_layers) else 1
-    fitting, missing = _fitting(schedule, _folded(layout, num_mirrored), num_layers)
+    fitting, missing = _fitting(schedule, layout.folded(num_mirrored), num_layers)
     if fitting is not Schedule.GPIPE and not keeps_inputs:
         meaning = f"{schedule.value} needs what is computed again, and shards no gradients; taken as 1F1B"
         told.remark(column, meaning)
@@ -119,9 +119,9 @@ def ordered(
     )
 
 
-def remark_unknown_chunks(told: Told, layout: Mapping[str, int]) -> None:
+def remark_unknown_chunks(told: Told, layout: RunLayout) -> None:
     """Remarks that a pipeline whose notes call it interleaved is taken as 1F1B if nothing states its chunks."""
-    is_open = says_nothing_of_chunks(told) and layout["pipeline_parallel"] > 1 == layout["virtual_pipeline"]
+    is_open = says_nothing_of_chunks(told) and layout.pipeline_parallel > 1 == layout.virtual_pipeline
     if is_open and affirmed(_INTERLEAVED, told.text("notes")):
         told.remark("vpp", "the notes say interleaved, but not of how many chunks; taken as 1F1B")
 
@@ -134,7 +134,7 @@ def says_nothing_of_chunks(told: Told) -> bool:
     return not (name or is_noted or "vpp" in told.cells.numbers or is_denied(_INTERLEAVED, notes))
 
 
-def interleaved_group(told: Told, layout: Mapping[str, int], schedule: Schedule | None) -> int | None:
+def interleaved_group(told: Told, layout: RunLayout, schedule: Schedule | None) -> int | None:
     """Returns the micro-batches per interleaved group if they differ from the stages; remarks if there is no such group.
 
     Args:
@@ -143,23 +143,23 @@ def interleaved_group(told: Told, layout: Mapping[str, int], schedule: Schedule 
         schedule: the schedule if it is not 1F1B.
     """
     size = told_group_size(told)
-    if size is None and layout["virtual_pipeline"] > 1 and schedule is None:
+    if size is None and layout.virtual_pipeline > 1 and schedule is None:
         size = _round_of_pytorch(told, layout)
-    if size is None or size == layout["pipeline_parallel"]:
+    if size is None or size == layout.pipeline_parallel:
         return None
-    if layout["virtual_pipeline"] == 1 or schedule is not None:
+    if layout.virtual_pipeline == 1 or schedule is not None:
         told.remark(GROUP_SIZE, f"{size} left out; the pipeline is not interleaved")
         return None
     return size
 
 
-def _round_of_pytorch(told: Told, layout: Mapping[str, int]) -> int | None:
+def _round_of_pytorch(told: Told, layout: RunLayout) -> int | None:
     """Returns the micro-batches of a group in PyTorch's interleaved pipelines; `None` of others, or if it refuses them.
 
     Where stages do not divide the micro-batches, its groups are as few as stages fill, and larger (`number_of_rounds` and
     `microbatches_per_round` of `ScheduleInterleaved1F1B`), with the warm-up of Megatron Core's.
     """
-    micro_batches, stages = _micro_batches(layout), layout["pipeline_parallel"]
+    micro_batches, stages = layout.num_micro_batches, layout.pipeline_parallel
     if software_family(told.framework) != PYTORCH or micro_batches < stages:
         return None
     size, rest = divmod(micro_batches, micro_batches // stages)
@@ -170,26 +170,20 @@ def _chunks(schedule: Schedule) -> int:
     return _LEAST_CHUNKS if schedule in TO_AND_FRO else 1
 
 
-def _fitting(schedule: Schedule, layout: Mapping[str, int], num_layers: int) -> tuple[Schedule, str]:
+def _fitting(schedule: Schedule, layout: RunLayout, num_layers: int) -> tuple[Schedule, str]:
     """Returns the same, or the zero bubble that a layout can have which lacks something for it, and what that is."""
     if not can_split(num_layers, layout, _chunks(schedule)):
         return Schedule.ZB_H1, f"layers for {_chunks(schedule)} chunks on each stage"
-    if schedule is Schedule.DUAL_PIPE_V and _micro_batches(layout) < 2 * layout["pipeline_parallel"]:
+    if schedule is Schedule.DUAL_PIPE_V and layout.num_micro_batches < 2 * layout.pipeline_parallel:
         return Schedule.ZB_V, "two micro-batches for each stage"
     return schedule, ""
 
 
-def _folded(layout: Mapping[str, int], num_mirrored: int) -> dict[str, int]:
-    """Returns a layout with so many stages as one of so many times the replicas."""
-    stages, replicas = layout["pipeline_parallel"] // num_mirrored, layout["data_parallel"] * num_mirrored
-    return {**layout, "pipeline_parallel": stages, "data_parallel": replicas}
-
-
-def _can_fold(layout: Mapping[str, int], num_layers: int) -> bool:
+def _can_fold(layout: RunLayout, num_layers: int) -> bool:
     """Returns whether DualPipe is DualPipeV on half of the stages with twice the replicas, half of the batch for each."""
-    p, m = layout["pipeline_parallel"], _micro_batches(layout)
+    p, m = layout.pipeline_parallel, layout.num_micro_batches
     is_whole = p % _MIRRORED == 0 and p > _MIRRORED and m % _MIRRORED == 0
-    fitting, _ = _fitting(Schedule.DUAL_PIPE_V, _folded(layout, _MIRRORED), num_layers)
+    fitting, _ = _fitting(Schedule.DUAL_PIPE_V, layout.folded(_MIRRORED), num_layers)
     return is_whole and fitting is Schedule.DUAL_PIPE_V
 
 
@@ -203,11 +197,6 @@ def _remark_likeness(told: Told, column: str, name: str, schedule: Schedule, num
     elif _IN_TWO_DIRECTIONS.search(name):
         meaning = f"taken as {schedule.value}, its half, which holds all weights once instead of twice"
         told.remark(column, meaning)
-
-
-def _micro_batches(layout: Mapping[str, int]) -> int:
-    """Returns the micro-batches per replica and step."""
-    return layout["global_batch_size"] // (layout["data_parallel"] * layout["micro_batch_size"])
 
 
 def _named(told: Told) -> tuple[str, str]:
@@ -226,11 +215,11 @@ def _plain(name: str) -> str:
     return re.sub(r"[_\s]+", "-", name.lower())
 
 
-def _interleaved(told: Told, column: str, layout: Mapping[str, int], num_layers: int) -> Order:
+def _interleaved(told: Told, column: str, layout: RunLayout, num_layers: int) -> Order:
     """Returns the smallest number of chunks for interleaving, if a row does not say how many."""
-    if "vpp" in told.cells.numbers or layout["virtual_pipeline"] > 1:
+    if "vpp" in told.cells.numbers or layout.virtual_pipeline > 1:
         return _USUAL
-    is_whole = _micro_batches(layout) % layout["pipeline_parallel"] == 0
+    is_whole = layout.num_micro_batches % layout.pipeline_parallel == 0
     is_whole = is_whole or bool(told_group_size(told) or _round_of_pytorch(told, layout))
     if not (is_whole and can_split(num_layers, layout, _LEAST_CHUNKS)):
         told.remark(column, "two chunks on a stage do not fit layers or batch; give vpp. Taken as 1F1B")

@@ -13,6 +13,7 @@ from planner.measured.cells.told import Told
 from planner.measured.frameworks.habits import Habits
 from planner.measured.frameworks.names import is_maxtext
 from planner.measured.hardware.nodes import MeasuredNode
+from planner.measured.layout.run_layout import RunLayout
 from planner.measured.layout.sharding import (
     LAST_STAGE,
     SHARD_GROUPS,
@@ -58,9 +59,9 @@ class RunSetting:
     splits_sequence: bool | None
     """Whether tensor-parallel ranks split the sequence; `None` if the row does not say."""
 
-    def sharding(self, layout: dict[str, int]) -> tuple[Habits, int | None]:
+    def sharding(self, layout: RunLayout) -> tuple[Habits, int | None]:
         """Returns the habits for the layout, and the ZeRO stage that the row states or `None`."""
-        written, is_pipeline = self.told.text("zero_stage_or_fsdp"), layout["pipeline_parallel"] > 1
+        written, is_pipeline = self.told.text("zero_stage_or_fsdp"), layout.pipeline_parallel > 1
         habits = reducing_in_pipeline(self.habits) if is_pipeline else outside_pipeline(self.habits)
         stage = told_stage(self.told, habits.zero_stage)
         is_habit = stage != 0 and (not says_to_shard_again(written) or keeps_weights(written))
@@ -81,7 +82,7 @@ class RunSetting:
         return recomputed(self.told.text("recompute"), self.told.text("notes")) or NOT_GIVEN
 
     def cells(
-        self, layout: dict[str, int], num_layers: int, habits: Habits, stage: int | None
+        self, layout: RunLayout, num_layers: int, habits: Habits, stage: int | None
     ) -> dict[str, object]:
         """Returns the cells of a row that say how it ran.
 
@@ -105,7 +106,7 @@ class RunSetting:
             "fp8_recipe": fp8_recipe(self.told.text("precision")) or habits.fp8_recipe or "",
             **self._recompute_cells(layout, num_layers),
             **self._shard_cells(layout, habits, stage),
-            "has_sequence_parallel": layout["tensor_parallel"] > 1 and self._splits_sequence(),
+            "has_sequence_parallel": layout.tensor_parallel > 1 and self._splits_sequence(),
             "logit_bytes": measured_notes.logit_bytes(notes) or self._logit_bytes(layout),
             "activation_offload_fraction": activation_offload_fraction(self.told, num_layers),
             "optimizer_offload_fraction": optimizer_offload_fraction(self.told),
@@ -114,23 +115,21 @@ class RunSetting:
             **{name: is_on for name, is_on in told.items() if is_on is not None},
             **gradient_cells(f"{notes}; {self.told.text('precision')}", habits),
             **{name: numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
-            **expert_habits(
-                self.told, self.known, self.habits, self.node, num_ranks=layout["expert_parallel"]
-            ),
+            **expert_habits(self.told, self.known, self.habits, self.node, num_ranks=layout.expert_parallel),
             **adapter_cells(self.told, self.kind, has_experts=has_experts(self.told, self.known)),
         }
 
-    def _shard_cells(self, layout: dict[str, int], habits: Habits, stage: int | None) -> dict[str, object]:
-        told, replicas = self.told, layout["data_parallel"] * layout["context_parallel"]
+    def _shard_cells(self, layout: RunLayout, habits: Habits, stage: int | None) -> dict[str, object]:
+        told, replicas = self.told, layout.data_parallel * layout.context_parallel
         simulated_stage = told.default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage
         ranks = told_shard_ranks(
             told,
             replicas=replicas,
-            node_ranks=self.node.num_accelerators // layout["tensor_parallel"],
-            context=layout["context_parallel"],
+            node_ranks=self.node.num_accelerators // layout.tensor_parallel,
+            context=layout.context_parallel,
         )
         if ranks is None and simulated_stage == LAST_STAGE:
-            ranks = self._slice_ranks(replicas, layout["tensor_parallel"])
+            ranks = self._slice_ranks(replicas, layout.tensor_parallel)
         return {"zero_stage": simulated_stage, "shard_ranks": ranks}
 
     def _slice_ranks(self, replicas: int, tensor: int) -> int | None:
@@ -147,8 +146,8 @@ class RunSetting:
             return None
         return self.told.default(SHARD_GROUPS, ranks)
 
-    def _recompute_cells(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
-        num_chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
+    def _recompute_cells(self, layout: RunLayout, num_layers: int) -> dict[str, object]:
+        num_chunks = layout.num_chunks
         again = of_a_chunk(self.recomputed(), num_layers=num_layers, num_chunks=num_chunks)
         if not again.is_exact:
             self._remark_recomputed(again, num_chunks)
@@ -178,8 +177,8 @@ class RunSetting:
         has_one_scale = fp8_recipe(written) in ("", "tensorwise") and not scales_rows(written)
         return self.habits.gathers_tensor_scaled_inputs and self.precision == "fp8" and has_one_scale
 
-    def _logit_bytes(self, layout: dict[str, int]) -> int:
-        split = self.habits.split_logit_bytes if layout["tensor_parallel"] > 1 else None
+    def _logit_bytes(self, layout: RunLayout) -> int:
+        split = self.habits.split_logit_bytes if layout.tensor_parallel > 1 else None
         return split or self.habits.logit_bytes
 
     def _splits_sequence(self) -> bool:

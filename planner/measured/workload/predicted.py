@@ -9,13 +9,13 @@ loss on the last chunk, and only then does the embedding count.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import numpy as np
 
 from planner.measured.cells.told import Told
 from planner.measured.cells.words import affirmed, is_denied
 from planner.measured.frameworks.habits import Habits
+from planner.measured.layout.run_layout import RunLayout
 from simulator.layout.chunks import can_split_evenly
 
 _NONE = ("none", "null", "no", "off", "false")
@@ -55,11 +55,9 @@ def num_mtp_layers(told: Told, habits: Habits) -> int:
     return 0
 
 
-def cut_around_modules(
-    num_layers: int, num_modules: int, layout: Mapping[str, int]
-) -> tuple[int, ...] | None:
+def cut_around_modules(num_layers: int, num_modules: int, layout: RunLayout) -> tuple[int, ...] | None:
     """Returns the layers of every chunk where modules stand on the last one; `None` where layers split evenly."""
-    num_chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
+    num_chunks = layout.num_chunks
     if not num_modules or can_split_evenly(num_layers, np.array(num_chunks)) or num_chunks < 3:
         return None
     at_end = 1 + 2 * num_modules

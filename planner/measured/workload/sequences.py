@@ -21,6 +21,7 @@ from planner.measured.cells.words import (
     is_yes,
 )
 from planner.measured.frameworks.habits import Habits
+from planner.measured.layout.run_layout import RunLayout
 from simulator.domain.model import ContextExchange, ModelShape
 from simulator.errors import InputError, Problem
 
@@ -207,7 +208,7 @@ def context_exchange(told: Told, habits: Habits, *, has_window: bool) -> tuple[C
 
 
 def exchanged_heads(
-    told: Told, sequences: Mapping[str, object], *, heads: int, kv_heads: int, layout: Mapping[str, int]
+    told: Told, sequences: Mapping[str, object], *, heads: int, kv_heads: int, layout: RunLayout
 ) -> int:
     """Returns the key-value heads needed by ranks that exchange heads: copies if there are fewer (DeepSpeed's ALST).
 
@@ -218,7 +219,7 @@ def exchanged_heads(
         kv_heads: of the network.
         layout: degrees; tensor-parallel ranks share heads out, too.
     """
-    ranks = layout["tensor_parallel"] * layout["context_parallel"]
+    ranks = layout.tensor_parallel * layout.context_parallel
     if (
         sequences.get("context_exchange") != "all_to_all"
         or kv_heads >= ranks
