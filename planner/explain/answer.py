@@ -23,7 +23,7 @@ from planner.explain.explanation import (
     PlanExplanation,
     SpaceExplanation,
 )
-from planner.explain.infeasible import NO_ID
+from planner.explain.infeasible import NO_ID, SAME_FRACTION
 from planner.explain.infeasible import explain as why_infeasible
 from planner.explain.plan_checks import checks_of
 from planner.input.given import check_job
@@ -38,8 +38,6 @@ from simulator.errors import InputError, Problem
 
 SIMULATED_DESIGNS = 200_000
 """Default limit on the designs of a space that are simulated to be counted; takes some seconds."""
-SAME_FRACTION = 1e-6
-"""Share by which a least value must fall for a limit to bind."""
 QUANTITIES = {
     Objective.TIME: "deadline_days",
     Objective.COST: "budget_usd",

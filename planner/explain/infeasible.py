@@ -24,6 +24,8 @@ from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable, distinct_designs
 from studies.progress import Stop, never_stop
 
+SAME_FRACTION = 1e-6
+"""Share by which a least value must fall for a removed limit to have mattered."""
 NO_ID = -1
 """Designs of a relaxation are not part of the study's table."""
 WITHOUT_LIMITS = ("num_gpus",)
@@ -145,7 +147,7 @@ def _reason(case: _Case, value: LeastValue) -> str:
 def _without_others(case: _Case, value: LeastValue) -> str:
     free = case.least.of(value.name, ())
     assert free is not None, "a design that keeps some limits is a design"
-    if free.value < value.value * (1.0 - 1e-6):
+    if free.value < value.value * (1.0 - SAME_FRACTION):
         return f"; without the other limits it is {human.figure(free.value)}"
     return "; removing the other limits does not lower it"
 

@@ -76,12 +76,9 @@ def show_plan(explained: PlanExplanation, console: Console) -> None:
 
 def _told(check: Check) -> str:
     """The whole sentence of a violated constraint; only the figures of others."""
-    is_short = check.state != "broken"
-    return (
-        check.sentence.removeprefix(f"{CONSTRAINTS[check.constraint].sentence}: ")
-        if is_short
-        else check.sentence
-    )
+    if check.state == "broken":
+        return check.sentence
+    return check.sentence.removeprefix(f"{CONSTRAINTS[check.constraint].sentence}: ")
 
 
 def show_space(explained: SpaceExplanation, console: Console) -> None:

@@ -16,13 +16,12 @@ from planner.job.init_model import is_config, longest_sequence, model_shape, mod
 from planner.text.human import short, typed
 from simulator import catalog
 from simulator.catalog import Kind
+from simulator.domain.offer import MOST_GPUS
 from simulator.errors import CatalogError
 
 USUAL_SEQUENCE_LENGTH = 8192
 TOKENS_PER_PARAMETER = 20.0
 """Compute-optimal tokens per parameter (Hoffmann et al., arXiv 2203.15556)."""
-LARGEST_RANGE = 1_000_000
-"""The largest number that `simulator.domain.offer.GpuRange` allows."""
 NEAREST = 3
 LEAST_INSIDE = 3
 """Least letters of a name that is searched for inside others."""
@@ -149,13 +148,13 @@ def _has_rent(name: str) -> bool:
 
 
 def _range(text: str, _: Answers) -> str:
-    rule = f"must be a range such as 64-1024: whole numbers from 1 to {LARGEST_RANGE:,}, the smaller number first"
+    rule = f"must be a range such as 64-1024: whole numbers from 1 to {MOST_GPUS:,}, the smaller number first"
     try:
         values = [_count(end, "64") for end in re.split(r"\s*(?:-|to|\.\.)\s*", text.strip().lower())]
     except ValueError:
         raise ValueError(rule) from None
     least, most = values[0], values[-1]
-    if len(values) > 2 or least > most or most > LARGEST_RANGE:
+    if len(values) > 2 or least > most or most > MOST_GPUS:
         raise ValueError(rule)
     return f"{least}-{most}"
 

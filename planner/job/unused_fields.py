@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from objectives.break_even import node_price_of
+from objectives.carbon import MADE
 from planner.job.unused_rule import UnusedRule, is_set
 from planner.job.unused_workload import WORKLOAD_RULES
 from simulator.domain.hardware import Fabric
@@ -21,8 +22,6 @@ from simulator.domain.ownership import Depreciation
 from simulator.domain.plan import CheckpointScheme
 
 _FACTORS = "input_factors."
-_SHARED_OUT = ("accelerators", "hosts", "network", "storage", "building")
-"""Parts of the carbon scope whose embodied carbon is allocated to a run by its hours of use."""
 
 
 def unused_notes(job: Job) -> Iterator[str]:
@@ -182,7 +181,7 @@ _RULES = (
         paths=_factors("facility_lifetime"),
     ),
     UnusedRule(
-        is_used=_either(_buys, _has_capacity, _is_counted(*_SHARED_OUT)),
+        is_used=_either(_buys, _has_capacity, _is_counted(*MADE)),
         why=f"{_NOT_BOUGHT}, {_NO_CAPACITY}, and carbon_scope counts nothing that is shared out",
         paths=_factors("utilization"),
     ),
@@ -221,7 +220,7 @@ _RULES = (
         paths=("ownership.lifetime_years",),
     ),
     UnusedRule(
-        is_used=_either(_has_owner, _has_capacity, _is_counted(*_SHARED_OUT)),
+        is_used=_either(_has_owner, _has_capacity, _is_counted(*MADE)),
         why=f"{_NO_OWNER}, {_NO_CAPACITY}, and carbon_scope counts nothing that is shared out",
         paths=("ownership.utilization_fraction",),
     ),

@@ -9,10 +9,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from constraints.purchase_model import Status
 from simulator.domain.plan import Plan
 from simulator.record import Record
-
-PlanStatus = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 
 class Acquisition(Record):
@@ -95,7 +94,7 @@ class PurchasePlan(Record):
     """Name of the fleet."""
     seed: int
     """Seed of the searches for designs."""
-    status: PlanStatus
+    status: Status
     """`optimal`: proven to be the cheapest of all plans over the considered designs; `feasible`: the best plan found;
     `infeasible`: proven that none exists; `unknown`: none found with this effort."""
     cost_usd: float | None

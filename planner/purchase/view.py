@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.purchase.plan import PlanStatus, PurchasePlan
+from constraints.purchase_model import Status
+from planner.purchase.plan import PurchasePlan
 from planner.text import human
 from planner.text.text_blocks import grid, headline, sentences, title
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-VERDICTS: dict[PlanStatus, str] = {
+VERDICTS: dict[Status, str] = {
     "optimal": "Cheapest plan",
     "feasible": "Best plan found",
     "infeasible": "No plan meets all deadlines and limits",

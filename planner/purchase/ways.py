@@ -17,7 +17,7 @@ from planner.job.file import parse_job
 from planner.purchase.fleet import Fleet, FleetJob, FleetOffer
 from simulator.domain.hardware import Storage
 from simulator.domain.job import Job, Objective
-from simulator.domain.offer import GpuRange
+from simulator.domain.offer import MOST_GPUS, GpuRange
 from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError, Problem
 from simulator.machine.offer_table import OfferTable
@@ -27,8 +27,6 @@ from studies.study import searched_front
 
 OBJECTIVES = (Objective.TIME, Objective.COST, Objective.ENERGY)
 """What the designs of a job are traded off in; cost stands for node-hours."""
-MOST_GPUS = 1_000_000
-"""Accelerators of the largest cluster that is searched, as in a job file."""
 PARTS_OF_EFFORT = 8
 """Into how many parts the effort of a job's search is divided (choice): each doubling of nodes is searched with one of them."""
 ANY_RENT = 1.0
