@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 
 from planner.measured.layout.degrees import layout_of, split_layers
-from planner.measured.layout.run_layout import RunLayout
 from planner.measured.layout.schedule import Order, interleaved_group, ordered, remark_unknown_chunks
 from planner.measured.recomputation.fitting_modules import in_model
+from planner.measured.run_layout import RunLayout
 from planner.measured.software.run_software import RunSetting
 from planner.measured.unmodelled import remark_packing, remark_window
 from planner.measured.workload.predicted import cut_around_modules, num_mtp_layers

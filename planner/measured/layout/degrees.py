@@ -12,8 +12,8 @@ from planner.measured.cells.told import CannotModelError, Told
 from planner.measured.frameworks.habits import Habits
 from planner.measured.frameworks.names import trains_whole_models
 from planner.measured.layout.batches import MOST_ADDED_FRACTION, batches
-from planner.measured.layout.run_layout import RunLayout
 from planner.measured.layout.sharding import LAST_STAGE, named_stage, zero_stage
+from planner.measured.run_layout import RunLayout
 from planner.measured.workload.sequences import splits_sequence_only
 from simulator.layout.chunks import can_split_evenly
 

@@ -11,7 +11,7 @@ from planner.measured.cells.words import NOTHING_SAID, affirmed, first_affirmed,
 from planner.measured.frameworks.families import PYTORCH, software_family
 from planner.measured.frameworks.names import is_torchtitan
 from planner.measured.layout.degrees import GROUP_SIZE, SCHEDULE_COLUMNS, can_split, told_group_size
-from planner.measured.layout.run_layout import RunLayout
+from planner.measured.run_layout import RunLayout
 from simulator.domain.plan import TO_AND_FRO, Schedule
 
 _SCHEDULES = (

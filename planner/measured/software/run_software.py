@@ -13,7 +13,6 @@ from planner.measured.cells.told import Told
 from planner.measured.frameworks.habits import Habits
 from planner.measured.frameworks.names import is_maxtext
 from planner.measured.hardware.nodes import MeasuredNode
-from planner.measured.layout.run_layout import RunLayout
 from planner.measured.layout.sharding import (
     LAST_STAGE,
     SHARD_GROUPS,
@@ -26,6 +25,7 @@ from planner.measured.layout.sharding import (
 )
 from planner.measured.recomputation.cell import recomputed
 from planner.measured.recomputation.recomputed import NOT_GIVEN, Recomputed, of_a_chunk
+from planner.measured.run_layout import RunLayout
 from planner.measured.software.framework_habits import in_pipeline, outside_pipeline, reducing_in_pipeline
 from planner.measured.software.gradient_formats import gradient_cells
 from planner.measured.software.offload import activation_offload_fraction, optimizer_offload_fraction

@@ -15,7 +15,7 @@ import numpy as np
 from planner.measured.cells.told import Told
 from planner.measured.cells.words import affirmed, is_denied
 from planner.measured.frameworks.habits import Habits
-from planner.measured.layout.run_layout import RunLayout
+from planner.measured.run_layout import RunLayout
 from simulator.layout.chunks import can_split_evenly
 
 _NONE = ("none", "null", "no", "off", "false")

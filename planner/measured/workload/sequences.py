@@ -21,7 +21,7 @@ from planner.measured.cells.words import (
     is_yes,
 )
 from planner.measured.frameworks.habits import Habits
-from planner.measured.layout.run_layout import RunLayout
+from planner.measured.run_layout import RunLayout
 from simulator.domain.model import ContextExchange, ModelShape
 from simulator.errors import InputError, Problem
 
