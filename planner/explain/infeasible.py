@@ -18,6 +18,7 @@ from planner.explain.no_layout import no_layout
 from planner.explain.no_memory import no_memory
 from planner.notes.reasons import rule_text
 from planner.recommended.designs import design_at
+from planner.recommended.limit_uses import share_of_runs
 from planner.recommended.recommendation import Infeasibility, Relaxation
 from planner.text import human
 from simulator.domain.job import Job
@@ -44,7 +45,8 @@ class _Case:
     def shown(self, names: tuple[str, ...]) -> str:
         """Limits in words: `budget_usd = 100,000 and deadline_days = 45 in 95.0 % of all runs`."""
         return " and ".join(
-            human.settings({name: self.limits[name]}) + _share_of_runs(self.job, name) for name in names
+            human.settings({name: self.limits[name]}) + share_of_runs(wanted_probability(self.job, name))
+            for name in names
         )
 
     def conflict_at_bounds(self, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -63,12 +65,6 @@ class _Case:
     def num_admitted(self, names: tuple[str, ...]) -> int:
         """Layouts whose bounds meet these limits."""
         return self.space.under({name: self.limits[name] for name in names}).num_kept
-
-
-def _share_of_runs(job: Job, name: str) -> str:
-    """In how many runs a limit is to be kept, in words; empty where runs keep it on average."""
-    wanted = wanted_probability(job, name)
-    return f" in {human.percent(wanted)} of all runs" if wanted is not None else ""
 
 
 def explain(job: Job, space: Space, *, should_stop: Stop = never_stop) -> Infeasibility | Evaluation:

@@ -17,7 +17,7 @@ from planner.notes.placement_note import placement_notes
 from planner.notes.price_notes import price_notes
 from planner.notes.purchase_note import purchase_notes
 from planner.notes.sharding_note import sharding_notes
-from planner.recommended.limit_uses import limit_uses
+from planner.recommended.limit_uses import limit_uses, share_of_runs
 from planner.recommended.recommendation import Design, Recommendation, Rejection, Uncertainty
 from planner.text import human
 from simulator.domain.job import Job, Objective
@@ -166,7 +166,7 @@ def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
     parts = []
     for use in limit_uses(job, front.take(np.array([row]))):
         left = f"{human.whole_percent(1.0 - use.used / use.allowed)} of the {_LIMITS[use.limit]}"
-        parts.append(left + use.share_of_runs)
+        parts.append(left + share_of_runs(use.probability))
     return [f"Headroom: {', '.join(parts)}."] if parts else []
 
 

@@ -39,11 +39,6 @@ class LimitUse(Record):
     probability: float | None = None
     """With which probability the limit is to be kept; null where the expected value is to keep it."""
 
-    @property
-    def share_of_runs(self) -> str:
-        """In how many runs the limit is to be kept, in words; empty where the expected value is to keep it."""
-        return f" in {human.percent(self.probability)} of all runs" if self.probability is not None else ""
-
 
 def limit_uses(job: Job, evaluation: Evaluation) -> tuple[LimitUse, ...]:
     """Returns the limits that a job sets, and what the first design of an evaluation takes of each that it takes finitely."""
@@ -60,9 +55,15 @@ def limit_uses(job: Job, evaluation: Evaluation) -> tuple[LimitUse, ...]:
     )
 
 
+def share_of_runs(probability: float | None) -> str:
+    """Returns in how many runs a limit is to be kept, in words; empty where the expected value is to keep it."""
+    return f" in {human.percent(probability)} of all runs" if probability is not None else ""
+
+
 def uses_in_words(uses: tuple[LimitUse, ...]) -> Iterator[tuple[str, str, str]]:
     """Yields each limit, the value used, and its share of the limit."""
     for use in uses:
         unit = LIMIT_UNITS[use.limit]
         share = human.percent(use.used / use.allowed)
-        yield human.words(use.limit), unit(use.used), f"{share} of {unit(use.allowed)}{use.share_of_runs}"
+        allowed = f"{unit(use.allowed)}{share_of_runs(use.probability)}"
+        yield human.words(use.limit), unit(use.used), f"{share} of {allowed}"

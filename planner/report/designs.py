@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -18,10 +18,8 @@ from planner.report.data import DesignCounts
 from simulator.domain.job import Job
 from simulator.errors import StudyError
 from simulator.table import Booleans, Floats, Integers
-from studies.designs.archive import Archive
-from studies.designs.reduction import kept_of
 from studies.files.journal import Journal
-from studies.tracking.design_table import Columns, design_columns
+from studies.tracking.design_table import Columns, study_columns
 
 MOST_DRAWN: Final = 100_000
 """Most designs in a page; they take about 3 MB."""
@@ -57,6 +55,14 @@ COUNTS: Final = (
 WORDS: Final = ("accelerator", "recompute", "precision", "checkpoint_scheme")
 """Decisions that are words."""
 EXCESS_NAMES: Final = tuple(ExcessTable.names())
+_TABLE_COLUMNS: Final = (
+    "design_id",
+    *METRICS,
+    *COUNTS,
+    *WORDS,
+    *(f"excess_{name}" for name in EXCESS_NAMES),
+)
+"""Columns of a table of designs from which a cloud is made."""
 UNCHANGEABLE: Final = ("memory", "host_memory", "progress")
 """Limits that do not come from the user."""
 
@@ -164,15 +170,7 @@ def _spread(rows: NDArray[np.intp], most: int) -> NDArray[np.intp]:
 
 def cloud_of_study(job: Job, journal: Journal) -> DesignCloud:
     """Returns the designs of a study under the prices and limits of a job."""
-    return _cloud(_batches(job, journal))
-
-
-def _batches(job: Job, journal: Journal) -> Iterator[Columns]:
-    archive = Archive(job)
-    for batch in journal.batches():
-        found = batch.found(job)
-        ids = archive.add(found)
-        yield design_columns(job, kept_of(found), ids, batch.stage)
+    return _cloud(study_columns(job, journal))
 
 
 def cloud_of_table(path: Path) -> DesignCloud:
@@ -184,12 +182,13 @@ def cloud_of_table(path: Path) -> DesignCloud:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    names = ["design_id", *METRICS, *COUNTS, *WORDS, *(f"excess_{name}" for name in EXCESS_NAMES)]
     parts = sorted(path.glob("*.parquet")) if path.suffix != ".parquet" else [path]
     try:
         # A search with nothing to simulate writes a table without columns.
-        tables = [pq.read_table(part, columns=names) for part in parts if pq.read_schema(part).names]
-        return _cloud({name: table[name].to_numpy() for name in names} for table in tables)
+        tables = [
+            pq.read_table(part, columns=list(_TABLE_COLUMNS)) for part in parts if pq.read_schema(part).names
+        ]
+        return _cloud({name: table[name].to_numpy() for name in _TABLE_COLUMNS} for table in tables)
     except (OSError, KeyError, pa.ArrowException) as error:
         raise StudyError(f"{path} is not a table of designs of this version: {error}") from error
 
@@ -235,8 +234,7 @@ def _columns(batch: Columns) -> Columns:
 
 
 def _no_designs() -> Columns:
-    names = ("design_id", *METRICS, *COUNTS, *WORDS, *(f"excess_{name}" for name in EXCESS_NAMES))
-    return {name: np.zeros(0, dtype=np.str_ if name in WORDS else np.float64) for name in names}
+    return {name: np.zeros(0, dtype=np.str_ if name in WORDS else np.float64) for name in _TABLE_COLUMNS}
 
 
 def packed(cloud: DesignCloud) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from planner.report.data import InputGroup, InputValue
 from planner.text import human
+from planner.text.figure_units import with_unit
 from planner.uncertain.uncertain_inputs import uncertain_inputs
 from planner.views.sensitivity_view import input_text
 from simulator.accuracy.published_runs import Accuracy
@@ -23,7 +24,6 @@ JOB_FILE, DEFAULT = "job file", "capplan's default, whether or not the job file 
 PRESET: Final = "preset `{name}`, whether or not the job file repeats it"
 _Said = tuple[str, str]
 """Source and confidence of a figure."""
-UNITLESS: Final = ("text", "count", "fraction", "ratio")
 
 
 def inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[InputGroup, ...]:
@@ -185,8 +185,7 @@ def _from_catalog(kind: Kind, name: str) -> Iterator[InputValue]:
 def _figure_text(figure: Figure) -> str:
     if isinstance(figure.value, str):
         return figure.value
-    unit = "" if figure.unit in UNITLESS else f" {figure.unit}"
-    return f"{human.figure(figure.value)}{unit}"
+    return with_unit(human.figure(figure.value), figure.unit)
 
 
 def _own(record: Record) -> Iterator[InputValue]:

@@ -12,11 +12,9 @@ from planner.input.arguments import refused
 from planner.json_forms import StudyExport
 from planner.recommended.study_facts import job_of, keep_of
 from simulator.errors import StudyError, system_reason
-from studies.designs.archive import Archive
-from studies.designs.reduction import kept_of
 from studies.files.design_log import DesignLog
 from studies.files.journal import Journal
-from studies.tracking.design_table import design_columns
+from studies.tracking.design_table import study_columns
 
 EXPORT_SUFFIXES: Final = (".parquet", ".csv")
 
@@ -32,7 +30,8 @@ def export_designs(path: Path, file: Path) -> StudyExport:
     with Journal.read(path) as journal, _drafts(file) as folder:
         table = folder / "designs.parquet"
         with DesignLog(table, title=str(file)) as log:
-            _log_all(journal, log)
+            for columns in study_columns(job_of(journal.facts), journal):
+                log.append(columns)
         if file.suffix == ".csv":
             table = _as_csv(table, file)
         try:
@@ -68,16 +67,6 @@ def _drafts(file: Path) -> Iterator[Path]:
         raise _not_written(file, error) from error
     with folder as name:
         yield Path(name)
-
-
-def _log_all(journal: Journal, log: DesignLog) -> None:
-    """Appends every design of a journal to a table, with the number that the study gave it."""
-    job = job_of(journal.facts)
-    archive = Archive(job)
-    for batch in journal.batches():
-        found = batch.found(job)
-        ids = archive.add(found)
-        log.append(design_columns(job, kept_of(found), ids, batch.stage))
 
 
 def _as_csv(table: Path, file: Path) -> Path:

@@ -23,6 +23,8 @@ _UNITS: tuple[tuple[str, Callable[[float], str]], ...] = (
 )
 """Formats by the suffix of a name; the first match is used."""
 _LEAST_COUNTED = 1000.0
+_UNITLESS = ("text", "count", "fraction", "ratio")
+"""Units of the catalogue that no reader needs."""
 
 
 def figure_text(name: str, value: float) -> str:
@@ -36,6 +38,11 @@ def figure_text(name: str, value: float) -> str:
         if name.endswith(suffix):
             return write(value)
     return human.count(value) if value >= _LEAST_COUNTED else human.digits(value)
+
+
+def with_unit(written: str, unit: str) -> str:
+    """Returns a figure of the catalogue with its unit, where it has one: `80 GiB`."""
+    return written if unit in _UNITLESS else f"{written} {unit}"
 
 
 def change_text(name: str, change: float) -> str:

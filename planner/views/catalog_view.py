@@ -9,6 +9,7 @@ from rich.text import Text
 
 from planner.json_forms import CatalogAnswer
 from planner.text import human
+from planner.text.figure_units import with_unit
 from planner.text.text_blocks import plain_table
 from simulator.argument_names import Argument
 from simulator.catalog import Figure, Kind, figures, names, rent
@@ -46,7 +47,6 @@ _KIND_WORDS: dict[Kind, str] = {
 }
 _LONGEST_SHOWN = len("1,234,567,890.12")
 """Digits of figures that are not whole numbers; longer ones are rounded."""
-_UNITLESS = ("text", "count", "fraction", "ratio")
 _SOURCES = (
     "A source is a key in docs/catalog-sources.md, followed by the place in that source or the derivation."
 )
@@ -171,7 +171,7 @@ def _value(figure: Figure) -> str:
 
 
 def _value_with_unit(figure: Figure) -> str:
-    return _value(figure) if figure.unit in _UNITLESS else f"{_value(figure)} {figure.unit}"
+    return with_unit(_value(figure), figure.unit)
 
 
 def _show_table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,10 @@ from simulator.domain.plan import CheckpointScheme, PlanTable, Recompute, Schedu
 from simulator.record import Choice
 from simulator.table import Integers
 from simulator.units import DAY, JOULES_PER_KWH
+from studies.designs.archive import Archive
+from studies.designs.reduction import kept_of
 from studies.files.identity import study_label
+from studies.files.journal import Journal
 from studies.tracking.run_table import RunTable
 
 CHOICES: dict[str, type[Choice]] = {
@@ -65,6 +68,15 @@ def design_columns(job: Job, evaluation: Evaluation, ids: Integers, stage: str) 
         **_metric_columns(evaluation),
         "is_feasible": evaluation.is_feasible,
     }
+
+
+def study_columns(job: Job, journal: Journal) -> Iterator[Columns]:
+    """Yields the columns of what was kept of each batch of a study, under the prices and limits of a job."""
+    archive = Archive(job)
+    for batch in journal.batches():
+        found = batch.found(job)
+        ids = archive.add(found)
+        yield design_columns(job, kept_of(found), ids, batch.stage)
 
 
 def plan_columns(job: Job, plans: PlanTable) -> Columns:
