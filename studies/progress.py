@@ -13,9 +13,9 @@ class Progress:
     stage: str
     """What is being done, such as `searching exhaustively`."""
     num_done: int
-    """Designs simulated so far in this stage."""
+    """Designs that a search has simulated so far, in all of its stages; or other items that are done."""
     num_total: int | None
-    """Most designs that the stage will simulate; `None` if unknown."""
+    """Most of them when the stage ends; `None` if unknown."""
     best: str = ""
     """The best found so far, in a few words."""
 

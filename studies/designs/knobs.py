@@ -200,7 +200,7 @@ class Knobs:
 
 def _distinct(column: NDArray[np.generic]) -> NDArray[np.generic]:
     """The values of a column in ascending order; counts and codes are small numbers that need no sorting."""
-    if column.dtype.kind != "i" or len(column) == 0:
+    if column.dtype.kind != "i":
         return np.unique(column)
     return np.flatnonzero(np.bincount(column.astype(np.intp, copy=False)))
 

@@ -26,7 +26,7 @@ from studies.searchers.neighbours import Neighbours
 from studies.searchers.random_search import RandomSearch
 from studies.searchers.refine import Refinement
 from studies.searchers.screening import Screening
-from studies.searchers.starts import CORNERS, first_rows
+from studies.searchers.starts import CORNERS, first_designs, first_rows
 from studies.searchers.tuning import DEFAULT
 from studies.study import restarted
 from tests.studies.study_jobs import small_job, study, with_limits
@@ -283,7 +283,20 @@ def test_neighbours_differ_in_one_knob_first_and_then_in_two(usual_space: Space)
     archive.add(evaluate(usual_space.job, usual_space.designs().take(slice(0, 1))))
     row = knobs.encode(usual_space.designs().take(slice(0, 1)))
     search = Neighbours(knobs, archive)
-    distances = []
+    found = []
     while len(plans := search.suggest()):
-        distances.append((knobs.encode(plans) != row).sum(axis=1).max())
-    assert distances == [1, 2]
+        found.append(np.unique(knobs.encode(plans), axis=0))
+    every = np.unique(knobs.encode(usual_space.designs()), axis=0)
+    distance = (every != row).sum(axis=1)
+    assert len(found) == 2
+    for near, rows in enumerate(found, start=1):
+        np.testing.assert_array_equal(rows, every[distance <= near])
+
+
+@pytest.mark.parametrize("size", [4, 11, 40])
+@pytest.mark.parametrize("restart", [0, 1])
+def test_a_first_generation_has_its_size_but_for_layouts_that_were_drawn_twice(
+    usual_space: Space, size: int, restart: int
+) -> None:
+    num = len(first_designs(usual_space, size, restart, seed=1))
+    assert 0.8 * size - 1.0 <= num <= size

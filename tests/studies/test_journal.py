@@ -6,6 +6,7 @@ import errno
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -217,6 +218,14 @@ def test_keys_tell_designs_apart_and_ignore_the_table_they_are_in() -> None:
     assert len(np.unique(keys)) == len(designs)
     rows = np.array([7, 3, 3])
     np.testing.assert_array_equal(plan_keys(designs.take(rows)), keys[rows])
+
+
+def test_minus_zero_is_the_decision_zero_and_every_nan_is_one() -> None:
+    designs = pruned_space(small_job()).designs().take(slice(0, 1))
+    other_nan = np.array([0xFFF8000000000001], dtype=np.uint64).view(np.float64)
+    for same, other in ((np.zeros(1), np.array([-0.0])), (np.array([np.nan]), other_nan)):
+        first, second = (replace(designs, checkpoint_interval_s=value) for value in (same, other))
+        assert plan_keys(first) == plan_keys(second)
 
 
 def test_outcomes_that_were_read_back_are_worth_the_same(plans: PlanTable) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from moocore import pareto_rank
@@ -67,6 +69,8 @@ def test_the_crowding_of_a_design_is_the_mean_side_of_the_box_between_its_neighb
         (3 / 4 + 2 / 4) / 2,
     ]  # by hand: distances along both axes, of a front 4 wide and high
     assert crowding_distances(values, np.zeros(4, dtype=np.intp)).tolist() == [np.inf, *inner, np.inf]
+    # Of three designs, both ends are the neighbours of the middle one, which is as crowded as the front is wide.
+    assert crowding_distances(values[[0, 1, 3]], np.zeros(3, dtype=np.intp)).tolist() == [np.inf, 1.0, np.inf]
 
 
 def test_designs_that_break_no_limit_come_before_all_others_and_these_by_how_much_they_break() -> None:
@@ -85,6 +89,28 @@ def test_children_are_new_designs_of_the_space_each_once() -> None:
     assert len(kept) == len(rows)
     assert len(np.unique(rows, axis=0)) == len(rows)
     assert np.isin(plan_keys(plans), plan_keys(space.designs())).all()
+
+
+def test_the_better_of_two_parents_has_three_of_four_children_which_differ_from_it_in_few_knobs() -> None:
+    space = pruned_space(small_job())
+    knobs = Knobs.of(space)
+    rows = knobs.encode(space.designs())
+    one, other = rows[0], rows[np.argmax((rows != rows[0]).sum(axis=1))]
+    assert (one != other).sum() >= 6
+    tuning, odds, num_changed = replace(DEFAULT, crossover_probability=0.0), [], list[int]()
+    for pair in (np.array([one, other]), np.array([other, one])):
+        # One child each time, so that the first try, with one mutation a child, has it.
+        children = [
+            Mating(knobs, pair, tuning).children(pair, 1, np.random.default_rng(seed)) for seed in range(300)
+        ]
+        changed = np.array([(np.concatenate(children) != parent).sum(axis=1) for parent in pair])
+        odds.append((changed[0] < changed[1]).sum() / (changed[0] > changed[1]).sum())
+        num_changed += changed.min(axis=0).tolist()
+    # Two drawn from two: the worse one wins only against itself. Children of one are more often designs than those of the
+    # other, by a factor that cancels out in the product of the odds, 3 x 3; 2 x 300 draws know it to a quarter.
+    assert np.prod(odds) == pytest.approx(9.0, rel=0.5)
+    # One mutation on average, given that there is one: 1 / (1 - 1/e) = 1.6, of which rounding takes some.
+    assert 1.0 <= np.mean(num_changed) < 1.8
 
 
 COPIES = Spread(crossover_probability=0.0, crossover_eta=3.0, mutation_probability=0.0, mutation_eta=3.0)

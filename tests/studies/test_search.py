@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from constraints.evaluation import Evaluation
 from constraints.space import pruned_space
 from objectives.pareto import hypervolume
 from simulator.domain.job import Job
@@ -17,16 +18,18 @@ from simulator.domain.plan import PlanTable
 from studies.algorithm import Results
 from studies.designs.archive import Archive
 from studies.designs.plan_keys import plan_keys
+from studies.designs.reduction import Reduction
 from studies.designs.seen_designs import SeenDesigns
 from studies.evaluation.evaluator import Clock, Evaluator, JournaledSimulation, Simulation
 from studies.files.journal import Journal
 from studies.files.known_designs import KnownDesigns
-from studies.progress import Stop, never_stop
+from studies.progress import Progress, Stop, never_stop
+from studies.search import Searcher
 from studies.searchers.evolution import Evolution
 from studies.searchers.random_search import RandomSearch
 from studies.searchers.refine import Refinement
 from studies.searchers.stopping import Budget, StopRules, gained_fraction
-from studies.study import StudyResult
+from studies.study import StudyResult, run_study, searched_front
 from tests.studies.study_jobs import small_job, study, study_by_batch
 
 JOB = small_job(tensor_parallel=[1, 2], context_parallel=[1])
@@ -73,6 +76,25 @@ def test_what_costs_nothing_does_not_hide_what_the_rest_of_a_front_gains() -> No
 def test_evaluations_are_not_exceeded_by_one() -> None:
     job = small_job(algorithm="nsga2", max_evaluations=137, population_size=50)
     assert study(job)[0].archive.num_evaluated == 137
+
+
+def test_progress_counts_the_designs_of_a_study_towards_the_end_of_each_stage() -> None:
+    job = small_job(algorithm="random", max_evaluations=20, population_size=10, num_refinements=2)
+    front = searched_front(small_job(algorithm="random", max_evaluations=20, population_size=10), seed=0)
+    archive, reports = Archive(job), list[Progress]()
+
+    def record(found: Evaluation | Reduction, _: str) -> None:
+        archive.add(found)
+
+    searcher = Searcher(
+        job=job, archive=archive, evaluator=Simulation(job), record=record, report=reports.append
+    )
+    run_study(searcher, seed=0)
+    searched = [(each.num_done, each.num_total) for each in reports if each.stage == RandomSearch.stage]
+    assert searched == [(10, 20), (20, 20)]
+    assert front is not None
+    assert reports[-1].num_total == 20 + 2 * len(front)  # two changes of each of its designs
+    assert reports[-1].num_done == archive.num_evaluated > 20
 
 
 def test_seconds_end_a_search_but_not_an_exhaustive_one() -> None:
