@@ -83,6 +83,17 @@ class TestBests:
         assert "energy overhead of idle spares" in drivers
         assert "W per GPU excluding cooling and spares" not in drivers
 
+    def test_a_grid_without_emissions_comes_first_and_energy_is_told_in_kwh(self) -> None:
+        dirty = {**PLACE, "region": "dirty", "power_usage_effectiveness": 1.1}
+        places = ({**dirty, "region": "clean", "grid_kgco2e_per_kwh": 0.0}, dirty)
+        job = job_with(*({**H100_RENTED, "site": site} for site in places), objectives=["carbon"])
+        front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 64, "offer": 1}))
+        grid, *others = bests_of(job, front, np.array([7, 8]), 1)[0].drivers
+        assert (grid.name, grid.value) == ("kg CO2e per kWh", 0.0)
+        assert grid.reference == pytest.approx(0.4)
+        kwh = next(driver for driver in others if driver.name == "kWh")
+        assert (kwh.value, kwh.reference) == pytest.approx(tuple(front.scores.energy_j / 3.6e6))
+
     def test_a_front_of_one_design_is_best_without_a_rival(self) -> None:
         job = job_with(H100_RENTED)
         for best in bests_of(job, chosen_of(job), np.array([5]), 0):
@@ -94,6 +105,20 @@ class TestBests:
         fastest = int(front.scores.time_to_train_s.argmin())
         found = bests_of(job, front, np.array([7, 8]), fastest)[0]
         assert (found.design_id, found.compared_with) == ((7, 8)[fastest], (7, 8)[1 - fastest])
+
+    @pytest.mark.parametrize("row", [0, 1])
+    def test_of_equal_designs_the_recommended_one_is_the_best_and_its_rival_is_a_worse_one(
+        self, row: int
+    ) -> None:
+        job = job_with(H100_RENTED, objectives=["time_to_train"])
+        front = evaluate(job, plans_with({"num_gpus": 64}, {"num_gpus": 64}, {"num_gpus": 16}))
+        (best,) = bests_of(job, front, np.array([7, 8, 9]), row)
+        assert (best.design_id, best.shared_with) == ((7, 8)[row], ((8, 7)[row],))
+        assert best.compared_with == 9
+        assert best.drivers[0].value / best.drivers[0].reference == 4.0  # GPUs
+        # Without a worse one it is an equal one, which explains nothing.
+        (best,) = bests_of(job, front.take(slice(0, 2)), np.array([7, 8]), row)
+        assert (best.compared_with, best.drivers) == ((8, 7)[row], ())
 
 
 class TestWords:

@@ -6,6 +6,7 @@ import pytest
 
 from constraints.evaluation import evaluate
 from planner.recommended.designs import design_at
+from simulator.domain.plan import CheckpointScheme
 from tests.support import H100_BOUGHT, job_with, plans_with
 
 
@@ -27,3 +28,12 @@ def test_parts_sum_to_the_whole_in_units_for_people() -> None:
 def test_training_takes_whole_nodes(num_gpus: int, num_nodes: int) -> None:
     job = job_with(H100_BOUGHT)
     assert design_at(job, evaluate(job, plans_with({"num_gpus": num_gpus})), 0, 7).num_nodes == num_nodes
+
+
+def test_only_a_design_that_saves_has_an_interval() -> None:
+    job = job_with(H100_BOUGHT)
+    schemes = (CheckpointScheme.ASYNC, CheckpointScheme.NONE)
+    found = evaluate(job, plans_with(*({"num_gpus": 16, "checkpoint_scheme": scheme} for scheme in schemes)))
+    saving, other = (design_at(job, found, row, 7).checkpoint_interval_s for row in (0, 1))
+    assert saving == found.outcomes.run.checkpoint_interval_s[0]
+    assert other is None
