@@ -8,6 +8,7 @@ import pytest
 
 from constraints.space import pruned_space
 from simulator.errors import StudyError
+from studies.designs.blocks import BlockPart
 from studies.designs.plan_keys import plan_keys
 from studies.evaluation.evaluator import JournaledSimulation
 from studies.files.behind import Behind
@@ -85,3 +86,17 @@ def test_what_was_evaluated_is_written_when_an_error_ends_the_search(tmp_path: P
             evaluator.evaluate(plans, "test")
             raise ZeroDivisionError
         assert journal.num_designs == 20
+
+
+def test_a_batch_of_another_stage_or_kind_is_not_read_back(tmp_path: Path) -> None:
+    job, path = small_job(), tmp_path / "some.study"
+    plans = first_designs(pruned_space(job), 20, 0, 0)
+    with Journal.create(path, {}) as journal, JournaledSimulation(job, journal, KnownDesigns()) as evaluator:
+        evaluator.evaluate(plans, "test")
+    with Journal.open(path) as journal, JournaledSimulation(job, journal, KnownDesigns()) as evaluator:
+        with pytest.raises(StudyError, match="asks for other designs in batch 0"):
+            evaluator.evaluate(plans, "another")
+        with pytest.raises(StudyError, match="asks for other designs in batch 0"):
+            next(evaluator.reductions(iter([BlockPart(number=0, kept=b"", first=0, last=1)]), "test"))
+        evaluator.evaluate(plans, "test")
+        assert (evaluator.num_read_back, evaluator.num_simulated) == (20, 0)
