@@ -91,7 +91,7 @@ def running_usd_per_year(job: Job, plans: PlanTable, usage: Usage, usd_per_node:
 
 def outlay_usd(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> Floats:
     """Returns what savings must pay back within the life of the nodes, `(n,)`, as value at the start."""
-    own, price = job.ownership, purchase(job, plans, usage, usd_per_node)
+    own, price = job.ownership, purchase(job, plans, usage.peak_power_w, usd_per_node)
     rest = total_of(written_off_usd_per_year(own, price).values())
     within_life = rest / annuity_fraction(own.capital_cost_fraction_per_year, own.lifetime_years)
     return np.asarray(value_today_usd(own, price.nodes) - resale_usd(own, price.nodes) + within_life)

@@ -131,8 +131,8 @@ class Purchase:
         return np.asarray(self.nodes + self.node_installation + self.network + self.network_installation)
 
 
-def purchase(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> Purchase:
-    """Returns what a design costs to buy, nodes at `(n,)` prices."""
+def purchase(job: Job, plans: PlanTable, peak_power_w: Floats, usd_per_node: Floats) -> Purchase:
+    """Returns what designs cost to buy that draw `(n,)` watts at the facility's peak, nodes at `(n,)` prices."""
     offers, own = OfferTable.from_job(job).take(plans.offer), job.ownership
     held = num_held_gpus(job, plans)
     nodes = held / offers.gpus_per_node * usd_per_node
@@ -142,7 +142,7 @@ def purchase(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> 
         node_installation=own.installation_fraction * nodes,
         network=network,
         network_installation=own.installation_fraction * network,
-        facility=own.facility_usd_per_w * usage.peak_power_w / offers.peak_power_usage_effectiveness,
+        facility=own.facility_usd_per_w * peak_power_w / offers.peak_power_usage_effectiveness,
     )
 
 
@@ -167,7 +167,7 @@ def owned_parts(
     job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats, *, is_bound: bool = False
 ) -> dict[str, Floats]:
     """Returns the parts of the cost of owning each design, whether or not it is on sale."""
-    own, price = job.ownership, purchase(job, plans, usage, usd_per_node)
+    own, price = job.ownership, purchase(job, plans, usage.peak_power_w, usd_per_node)
     years, yearly = held_years(own, usage.wall_s), written_off_usd_per_year(own, price)
     kwh_price = mean_over_runs(
         job,

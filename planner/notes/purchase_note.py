@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from objectives.cost import purchase
-from objectives.usage import Usage
 from planner.recommended.recommendation import Design
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
-from simulator.units import DAY, JOULES_PER_KWH
 
 
 def purchase_doubt(design: Design) -> str:
@@ -25,12 +23,8 @@ def purchase_notes(job: Job, design: Design) -> list[str]:
     price = job.offers[design.plan.offer].purchase_usd_per_node
     if price is None:
         return []
-    usage = Usage(
-        wall_s=np.array([design.time_to_train_days * DAY]),
-        energy_j=np.array([design.energy_kwh * JOULES_PER_KWH]),
-        peak_power_w=np.array([design.peak_power_w]),
-    )
-    bought = purchase(job, PlanTable.from_plans([design.plan]), usage, np.array([price.mid]))
+    plans, peak_power_w = PlanTable.from_plans([design.plan]), np.array([design.peak_power_w])
+    bought = purchase(job, plans, peak_power_w, np.array([price.mid]))
     held = " and spares" if design.plan.num_spare_nodes else ""
     budget = ", and limits.budget_usd applies to that share only" if job.limits.budget_usd is not None else ""
     note = (

@@ -141,15 +141,14 @@ class _Question:
     def pooled_under(self, limits: FleetLimits) -> PooledProblem:
         """The problem under other limits."""
         prices = [
-            prices_by_size(self.fleet, jobs[0], offer)
-            for offer, jobs in zip(self.fleet.offers, self.jobs, strict=True)
+            prices_by_size(jobs[0], offer) for offer, jobs in zip(self.fleet.offers, self.jobs, strict=True)
         ]
         return pooled_problem(self.fleet.model_copy(update={"limits": limits}), prices, self.candidates)
 
     def prices_among(self, pool: int, num_nodes: int) -> NodePrices:
         """What a node of a pool costs and emits that is one of so many."""
         offer = self.pooled.offers[pool]
-        return node_prices(self.fleet, self.jobs[offer][0], self.fleet.offers[offer], num_nodes)
+        return node_prices(self.jobs[offer][0], self.fleet.offers[offer], num_nodes)
 
     @cached_property
     def rules(self) -> list[Rule]:

@@ -16,14 +16,14 @@ import numpy as np
 from objectives.carbon import embodied_parts
 from objectives.cost import MONTH, owned_parts, purchase
 from objectives.usage import Usage
-from planner.purchase.fleet import Fleet, FleetOffer
+from planner.purchase.fleet import FleetOffer
 from planner.purchase.ways import used_always
 from simulator.domain.hardware import Storage
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.machine.offer_table import OfferTable
 from simulator.machine.power import fabric_tiers, phase_power, power_levels
-from simulator.units import DAY, HOUR, KILO, YEAR
+from simulator.units import HOUR, KILO, YEAR
 
 OWNED_PARTS = ("capital_usd", "maintenance_usd", "facility_usd")
 """Costs of owning a node that do not depend on what runs."""
@@ -67,17 +67,16 @@ class NodePrices:
         return self.made_kgco2e(hours) + self.kgco2e_per_kwh * self.idle_w / KILO * hours
 
 
-def prices_by_size(fleet: Fleet, job: Job, offer: FleetOffer) -> tuple[NodePrices, ...]:
+def prices_by_size(job: Job, offer: FleetOffer) -> tuple[NodePrices, ...]:
     """Returns what a node costs, by the tiers of switches that the bought nodes need; of nodes that are not bought, once.
 
     Args:
-        fleet: horizon of what is bought.
         job: a job with this offer alone, with the fleet's site and terms of ownership.
         offer: terms of the purchase.
     """
     if offer.buy is None:
-        return (node_prices(fleet, job, offer, offer.max_nodes),)
-    return tuple(node_prices(fleet, job, offer, most) for most in _largest_by_tiers(job, offer.buy.max_nodes))
+        return (node_prices(job, offer, offer.max_nodes),)
+    return tuple(node_prices(job, offer, most) for most in _largest_by_tiers(job, offer.buy.max_nodes))
 
 
 def _largest_by_tiers(job: Job, max_nodes: int) -> list[int]:
@@ -101,11 +100,10 @@ def _cluster(job: Job, num_nodes: int) -> tuple[PlanTable, OfferTable]:
     return plans, OfferTable.from_job(job).take(plans.offer)
 
 
-def node_prices(fleet: Fleet, job: Job, offer: FleetOffer, num_nodes: int) -> NodePrices:
+def node_prices(job: Job, offer: FleetOffer, num_nodes: int) -> NodePrices:
     """Returns what a node costs that is one of so many.
 
     Args:
-        fleet: horizon of what is bought.
         job: a job with this offer alone, with the fleet's site and terms of ownership.
         offer: terms of the purchase.
         num_nodes: of the cluster.
@@ -128,7 +126,7 @@ def node_prices(fleet: Fleet, job: Job, offer: FleetOffer, num_nodes: int) -> No
         parts = embodied_parts(bare, plans, usage(hours))
         return sum(float(part[0]) for part in parts.values()) / num_nodes
 
-    bought = purchase(bare, plans, usage(fleet.horizon_days * DAY / HOUR), price)
+    bought = purchase(bare, plans, peak_power_w, price)
     return NodePrices(
         gpus=job.offers[0].node.num_accelerators,
         most_nodes=num_nodes,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from planner.recommended.recommendation import Design, Spread, Uncertainty
 from planner.text import human
-from simulator.domain.plan import CheckpointScheme, Plan, Schedule
+from simulator.domain.plan import Plan, Schedule
 from simulator.units import DAY, KILO
 
 SMALLEST_SHOWN_FRACTION = 0.0005
@@ -232,12 +232,11 @@ def _parallelism(plan: Plan) -> str:
 
 
 def _checkpoints(design: Design) -> str:
-    scheme = design.plan.checkpoint_scheme
-    if scheme is CheckpointScheme.NONE or design.checkpoint_interval_s is None:
+    if design.checkpoint_interval_s is None:
         return "none: after a failure the run starts from scratch"
     num_steps = max(1, round(design.checkpoint_interval_s / design.iteration_time_s))
     every = f"{human.duration(design.checkpoint_interval_s)} of training, about {human.counted(num_steps, 'step')}"
-    return f"{scheme.value}, every {every}"
+    return f"{design.plan.checkpoint_scheme.value}, every {every}"
 
 
 def _sureness(spread: Spread, unit: Callable[[float], str], probability: float | None, limit: str) -> str:

@@ -142,7 +142,7 @@ def test_an_owned_node_costs_its_annuity_and_upkeep_by_the_hour() -> None:
 
 def prices_of(fleet: Fleet) -> NodePrices:
     """Of the largest cluster that can be had."""
-    return prices_by_size(fleet, alone_in(fleet), fleet.offers[0])[-1]
+    return prices_by_size(alone_in(fleet), fleet.offers[0])[-1]
 
 
 def test_nodes_that_come_late_lose_as_much_at_first_as_those_that_come_early() -> None:
@@ -382,7 +382,7 @@ def test_no_number_of_nodes_is_cheaper_at_its_own_price(tokens: float) -> None:
     alone = alone_in(fleet)
     costs = []
     for found in candidates_of(alone, (0, 0), seed=0):
-        price = node_prices(fleet, alone, fleet.offers[0], found.num_nodes)
+        price = node_prices(alone, fleet.offers[0], found.num_nodes)
         held = price.owned_usd(2400) + price.usd_per_kwh * price.idle_w / 1e3 * 2400
         above = found.energy_kwh - found.idle_power_w / 1e3 * found.wall_s / 3600
         if found.duration_h <= 60 * 24:
