@@ -24,7 +24,7 @@ from studies.designs.archive import SAME_WITHIN_FRACTION
 MOST_SIZES: Final = 10
 """Most sizes of each accelerator that are drawn, in addition to the recommended one and, for costs, the ends."""
 MOST_CURVES: Final = 3
-"""Most accelerators of the front that are compared."""
+"""Most accelerators that are compared, those of the front first."""
 LEAST_SIZES: Final = 2
 """Least sizes for a curve; two show whether doubling pays off."""
 LEAST_GAIN: Final = 2.0**0.5
@@ -60,14 +60,16 @@ def scaling(
         cloud: all simulated designs.
         fastest: the fastest runs of the job.
     """
-    offers = {design.accelerator: design.plan.offer for design in (*reversed(answer.front), best)}
-    names = [best.accelerator, *(name for name in offers if name != best.accelerator)][:MOST_CURVES]
+    offers = {best.accelerator: best.plan.offer}
+    for design in answer.front:
+        offers.setdefault(design.accelerator, design.plan.offer)
+    for number, offer in enumerate(job.offers):
+        offers.setdefault(offer.accelerator.id, number)
+    names = list(offers)[:MOST_CURVES]
     times = [_time_curve(job, offers[name], best, cloud, fastest) for name in names]
     costs = [_Curve(name, _cheapest(name, answer, best, cloud)) for name in names]
-    left_out = [
-        each for each in dict.fromkeys(offer.accelerator.id for offer in job.offers) if each not in names
-    ]
-    return [*_time_figure(times, best, left_out), *_cost_figure(_long(costs), best, left_out)]
+    left_out = list(offers)[MOST_CURVES:]
+    return [*_time_figure(times, best, left_out), *_cost_figure(costs, best, left_out)]
 
 
 def _long(curves: list[_Curve]) -> list[_Curve]:
@@ -83,9 +85,7 @@ def _short_text(curves: list[_Curve]) -> str:
 def _left_out_text(names: list[str]) -> str:
     """The accelerators on offer that are not compared."""
     return (
-        f" Not compared: {', '.join(names)}; curves are limited to {MOST_CURVES} accelerators of the front."
-        if names
-        else ""
+        f" Not compared: {', '.join(names)}; at most {MOST_CURVES} accelerators are drawn." if names else ""
     )
 
 
@@ -114,7 +114,8 @@ def _time_figure(known: list[_Curve], best: Design, left_out: list[str]) -> Iter
     )
 
 
-def _cost_figure(curves: list[_Curve], best: Design, left_out: list[str]) -> Iterator[LinesFigure]:
+def _cost_figure(known: list[_Curve], best: Design, left_out: list[str]) -> Iterator[LinesFigure]:
+    curves = _long(known)
     if not curves:
         return
     yield LinesFigure(
@@ -123,7 +124,7 @@ def _cost_figure(curves: list[_Curve], best: Design, left_out: list[str]) -> Ite
         note=(
             "Cost of the cheapest simulated design of each size that meets all limits. Of many sizes, the cheapest of "
             "each group of neighbours is drawn; sizes between the points may cost more, because they split batch or "
-            f"layers unevenly. Diamond: the recommended design.{_left_out_text(left_out)}"
+            f"layers unevenly. Diamond: the recommended design.{_short_text(known)}{_left_out_text(left_out)}"
         ),
         is_joined=False,
         x_label="accelerators",

@@ -321,7 +321,8 @@ def test_accelerators_of_too_few_sizes_for_a_curve_are_named(tmp_path: Path) -> 
     assert lines.note.endswith(" Not drawn: a100-sxm4-80gb, with fewer than 2 such sizes.")
 
 
-def test_accelerators_that_are_not_on_the_front_are_named(tmp_path: Path) -> None:
+def test_accelerators_that_are_not_on_the_front_are_drawn_behind_those_on_it(tmp_path: Path) -> None:
+    """Who has two offers asks of the one that was not taken, too."""
     offers = {offer.accelerator.id: offer for offer in job().offers}
     dear = Estimate(low=50.0, mid=50.0, high=50.0)
     offers["a100-sxm4-80gb"] = offers["a100-sxm4-80gb"].model_copy(update={"rent_usd_per_gpu_hour": dear})
@@ -338,8 +339,23 @@ def test_accelerators_that_are_not_on_the_front_are_named(tmp_path: Path) -> Non
     assert {design.accelerator for design in report.answer.front} == {"h100-sxm5-80gb"}
     for name in ("scaling", "scaling-cost"):
         (lines,) = (each for each in report.figures if each.name == name)
-        words = " Not compared: a100-sxm4-80gb; curves are limited to 3 accelerators of the front."
-        assert lines.note.endswith(words)
+        assert isinstance(lines, LinesFigure)
+        assert [line.label for line in lines.lines] == ["h100-sxm5-80gb", "a100-sxm4-80gb"]
+
+
+def test_accelerators_beyond_the_third_are_named(tmp_path: Path) -> None:
+    names = ("h100-sxm5-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x")
+    rents = [{"accelerator": name, "num_gpus": {"min": 8, "max": 16}} for name in names]
+    layouts = {"tensor_parallel": [1], "pipeline_parallel": [1], "checkpoint_schemes": ["async"]}
+    four = job_with(*(rent | {"rent_usd_per_gpu_hour": 2.0} for rent in rents), search=layouts)
+    recommend(four, seed=1, tracking=False, with_report=False, output=tmp_path / "answer")
+    report = report_of_folder(tmp_path / "answer").report
+    (lines,) = (each for each in report.figures if each.name == "scaling")
+    assert isinstance(lines, LinesFigure)
+    drawn_names = [line.label for line in lines.lines]
+    (left_out,) = set(names) - set(drawn_names)
+    assert drawn_names[0] == best_of(report).accelerator
+    assert lines.note.endswith(f" Not compared: {left_out}; at most 3 accelerators are drawn.")
 
 
 def test_of_many_sizes_those_that_split_well_are_drawn() -> None:
