@@ -92,8 +92,21 @@ COLUMNS = (*WORDS, *COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT)
 """All columns that are read."""
 LIKENESS = 0.7
 """Smallest similarity of two names, by `difflib`, at which one counts as a misspelling of the other."""
-_SHORT_NAMES = {"mbs": "micro_batch", "gbs": "global_batch"}
-"""What frameworks and `--plan` call some columns."""
+_OTHER_NAMES = {
+    "accelerator": "gpu",
+    "gpu_type": "gpu",
+    "gpus": "n_gpus",
+    "num_gpus": "n_gpus",
+    "world_size": "n_gpus",
+    "mbs": "micro_batch",
+    "micro_batch_size": "micro_batch",
+    "gbs": "global_batch",
+    "global_batch_size": "global_batch",
+    "iteration_time": "step_time_s",
+    "iteration_time_s": "step_time_s",
+    "vp": "vpp",
+}
+"""What frameworks, spreadsheets and `--plan` call some columns, in small letters with underscores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +171,10 @@ def read_cells(path: Path) -> list[Cells]:
 
 def unread_columns(path: Path) -> dict[str, str | None]:
     """Returns the columns of a file that are not read, each with the missing column that may be meant."""
-    head = _head(read_table(path, COLUMNS).records)
+    return _unread(_head(read_table(path, COLUMNS).records))
+
+
+def _unread(head: Sequence[str]) -> dict[str, str | None]:
     lacking = [name for name in COLUMNS if name not in head]
     return {name: _meant(name, lacking) for name in head if name and name not in COLUMNS}
 
@@ -170,9 +186,11 @@ def _head(records: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _meant(name: str, lacking: Sequence[str]) -> str | None:
-    if (known := _SHORT_NAMES.get(name.lower())) in lacking:
+    """The missing column that a name may mean, however its words are separated: `Seq Length`, `# GPUs`."""
+    plain = "_".join(re.findall(r"[a-z0-9]+", name.lower()[:100]))
+    if (known := _OTHER_NAMES.get(plain)) in lacking:
         return known
-    return next(iter(difflib.get_close_matches(name.lower()[:100], lacking, n=1, cutoff=LIKENESS)), None)
+    return next(iter(difflib.get_close_matches(plain, lacking, n=1, cutoff=LIKENESS)), None)
 
 
 def _check_head(head: Sequence[str], path: Path) -> None:
@@ -182,10 +200,12 @@ def _check_head(head: Sequence[str], path: Path) -> None:
     missing = [" or ".join(group) for group in NEEDED if not set(group) & set(head)]
     if missing:
         found = shown(", ".join(name for name in head if name))
+        other = [f"{shown(name)} to {meant}" for name, meant in _unread(head).items() if meant]
+        rename = f". Rename {', '.join(other)}" if other else ""
         raise refusal(
             path,
-            f"row 1 lacks the column {', '.join(dict.fromkeys(missing))}; found: {found}. Columns are separated by "
-            "commas, semicolons or tabs; docs/measured-rows.md lists them",
+            f"row 1 lacks the column {', '.join(dict.fromkeys(missing))}; found: {found}{rename}. Columns are separated "
+            "by commas, semicolons or tabs; docs/measured-rows.md lists them",
         )
 
 

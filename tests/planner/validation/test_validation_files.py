@@ -27,6 +27,10 @@ class TestFiles:
             (b"\x7fELF\x80\xff", "is not a text file in UTF-8"),
             (b"gpu\x00", "holds a NUL character"),
             (b"a,b\n1,2\n", "row 1 lacks the column gpu, n_gpus, seq_len, global_batch or micro_batch"),
+            (
+                b"Model,GPU type,# GPUs,Seq Length,GBS\n",
+                "Rename 'GPU type' to gpu, '# GPUs' to n_gpus, 'Seq Length' to seq_len, 'GBS' to global_batch.",
+            ),
             (b"model,gpu,n_gpus,seq_len,global_batch\n", "has a head but no row"),
             (b"gpu,gpu\n", "names the column gpu twice"),
             (b"GPU,gpu\n", "names the column gpu twice"),
