@@ -70,7 +70,7 @@ def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
     values = front.objectives(job)
     sentences = [_method(job, len(front)), *_offer(job, front.plans.plan(row).offer)]
     if len(front) == 1:
-        return (*sentences, *_headroom(job, front, row))
+        return (*sentences, *_not_on_front(job, front), *_headroom(job, front, row))
     for k, objective in enumerate(job.objectives):
         best = int(np.argmin(values[:, k]))
         name = NAMES[objective]
@@ -82,7 +82,20 @@ def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
             )
         else:
             sentences.append(_against(job, front, values, row, best, k))
-    return (*sentences, *_headroom(job, front, row))
+    return (*sentences, *_not_on_front(job, front), *_headroom(job, front, row))
+
+
+def _not_on_front(job: Job, front: Evaluation) -> list[str]:
+    """The accelerators on offer that no design of the front has, and what that means."""
+    taken = {job.offers[offer].accelerator.name for offer in np.unique(front.plans.offer)}
+    names = dict.fromkeys(offer.accelerator.name for offer in job.offers)
+    absent = [name for name in names if name not in taken]
+    if not absent:
+        return []
+    names_text = " or ".join(absent)
+    return [
+        f"No design on the front has {names_text}: each one found violates a limit, or another is as good in every objective."
+    ]
 
 
 def _method(job: Job, num_front: int) -> str:

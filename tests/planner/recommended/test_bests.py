@@ -186,6 +186,15 @@ class TestWords:
         assert "32 x H100 SXM5 80GB of offers[0]" in told
         assert "It uses offers" not in " ".join(why_chosen(job, front, 2))
 
+    def test_accelerators_on_offer_that_no_design_of_the_front_has_are_named(self) -> None:
+        job = job_with(H100_RENTED, A100_RENTED, objectives=["time_to_train", "cost"])
+        both = evaluate(job, plans_with(*({"num_gpus": 32, "offer": k} for k in range(2))))
+        for rows in ([0], [0, 0]):
+            told = why_chosen(job, both.take(np.array(rows)), 0)
+            (said,) = (sentence for sentence in told if "No design on the front has" in sentence)
+            assert said.startswith("No design on the front has A100 SXM4 80GB: ")
+        assert "No design on the front has" not in " ".join(why_chosen(job, both, 0))
+
     def test_hours_of_energy_are_not_called_those_of_cost_that_hold_spares(self) -> None:
         job = job_with(objectives=["cost", "energy"])
         few, many = {"num_gpus": 16}, {"num_gpus": 16, "num_spare_nodes": 2, "power_cap_fraction": 0.6}
