@@ -69,7 +69,7 @@ def validate(*, measured: Path | None, as_json: bool, quiet: bool) -> None:
     if calibration is not None:
         source += f", with constants of {calibration.source} ({calibration.date})"
         source += _whether_fitted_on(measured, calibration)
-    write(rendered(lambda console: show(report, console, source=source)))
+    write(rendered(lambda console: show(report, entries, console, source=source)))
     if measured is None:
         write(rendered(show_whole_runs))
 

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.input.problems import shown
-from planner.text.human import count, counted, digits, percent, signed_percent, whole_percent
-from planner.validation.comparison import Choice, MemoryVerdicts, Score
+from planner.text.human import count, counted, digits, duration, percent, signed_percent, whole_percent
+from planner.validation.comparison import Choice, Entry, MemoryVerdicts, Modelled, Score, timed
 from planner.validation.report import (
     MemoryScore,
     Report,
@@ -34,10 +34,12 @@ MOST_NAMES = 3
 """Maximum number of rows named for a reason; --json lists all."""
 MOST_ROWS = 6
 """Maximum number of rows named in a list; --json lists all."""
+MOST_STEPS = 40
+"""Maximum number of measured steps of which each is shown; --json lists all."""
 
 
-def show(report: Report, console: Console, *, source: str) -> None:
-    """Prints the tables of a validation."""
+def show(report: Report, entries: Sequence[Entry], console: Console, *, source: str) -> None:
+    """Prints the tables of a validation, and every row of a small file."""
     console.print(f"Simulated and measured steps: {source}", style="bold")
     console.print(
         f"{report.num_rows:,} rows, {report.num_modelled:,} of them modelled, {report.num_scored:,} with a measured step time"
@@ -46,6 +48,7 @@ def show(report: Report, console: Console, *, source: str) -> None:
         console.print("Nothing to score: no modelled row has step_time_s or tokens_per_s_per_gpu.")
     for score in report.step_time["all"]:
         console.print(_headline(score))
+    _show_steps(timed(entries), console)
     for table, title in TITLES.items():
         _show_scores(title, report.step_time[table], console)
     _show_worst(report.step_time["source"], console)
@@ -100,6 +103,24 @@ def _headline(score: Score) -> str:
         f"median {signed_percent(score.median_error_fraction)}, bias {signed_percent(score.bias_fraction)}; "
         f"{whole_percent(score.inside_interval_fraction)} of the rows inside their 80 % interval"
     )
+
+
+def _show_steps(found: Sequence[Modelled], console: Console) -> None:
+    """Every measured step beside the simulated one, if there are few."""
+    if not 0 < len(found) <= MOST_STEPS:
+        return
+    table = _table("Step time by row", "", "measured", "simulated", "error", "80 % interval", "inside")
+    for entry in found:
+        comparison, interval = entry.comparison, entry.interval
+        table.add_row(
+            Text(comparison.row["row_id"]),
+            duration(comparison.measured_s),
+            duration(comparison.expected_s),
+            signed_percent(comparison.error_fraction),
+            f"{duration(interval.low_s)} to {duration(interval.high_s)}",
+            "yes" if entry.is_inside else "no",
+        )
+    console.print(table)
 
 
 def _show_scores(title: str, found: Sequence[Score], console: Console) -> None:

@@ -168,6 +168,25 @@ class TestCommand:
         assert main(["validate", "--measured", str(path)]) == OK
         assert "%): un-tuned, [host] bound" in capsys.readouterr().out
 
+    def test_every_step_of_a_small_file_is_shown(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told = {**LLAMA_8B, "recompute": "none"}
+        path = written(tmp_path, {**told, "id": "[own] 1"}, {**told, "id": "[own] 2", "step_time_s": 500.0})
+        assert main(["validate", "--measured", str(path), "--json"]) == OK
+        rows = json.loads(capsys.readouterr().out)["rows"]
+        assert main(["validate", "--measured", str(path)]) == OK
+        steps = capsys.readouterr().out.partition("Step time by row")[2].partition("Step time by source")[0]
+        lines = steps.splitlines()
+        for row in rows:
+            (line,) = (each for each in lines if each.startswith(f"{row['id']} "))
+            error = row["predicted_step_time_s"] / row["measured_step_time_s"] - 1.0
+            assert f"{error:+.1%}".replace("%", " %") in line
+        assert next(each for each in lines if each.startswith("[own] 2 ")).endswith("no")
+        monkeypatch.setattr("planner.validation.view.MOST_STEPS", 1)
+        assert main(["validate", "--measured", str(path)]) == OK
+        assert "Step time by row" not in capsys.readouterr().out
+
     def test_rows_are_named_beside_the_reason_why_they_are_not_modelled(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
