@@ -18,6 +18,7 @@ from planner.compare.view import (
     grid_rows,
     input_rows,
     letters,
+    step_rows,
 )
 from planner.input.own_files import check_own_file
 from planner.recommended.output import SINGLE_FIGURES
@@ -69,6 +70,9 @@ def _sections(found: Comparison) -> Iterator[str]:
     yield table(("decision", *sides), map(decision_row, found.decisions))
     yield "<h2>Figures</h2>"
     yield table(("figure", *sides), figure_rows(found, SHOWN_METRICS), numbers_from=1)
+    if parts := step_rows(found):
+        yield "<h2>One step</h2>"
+        yield table(("part", *sides), parts, numbers_from=1)
     yield "<h2>Grids</h2>"
     yield table(GRID_HEADS, grid_rows(found))
     for letter, explanation in zip(sides[1:], found.explanations, strict=False):

@@ -11,6 +11,7 @@ from rich.text import Text
 from planner.compare.comparison import Comparison, DecisionRow, Explanation, MetricRow
 from planner.compare.figures import Metrics
 from planner.compare.words import name_words, value_words
+from planner.recommended.design_words import part_words
 from planner.text import human
 from planner.text.figure_units import change_text, figure_text
 from planner.text.text_blocks import plain_table, sentences, title
@@ -31,6 +32,10 @@ SHOWN_METRICS = (
     "peak_memory_bytes",
 )
 """Figures of the table; JSON and HTML hold every one."""
+STEP_PARTS = "step_seconds."
+"""How the names of the parts of a step begin."""
+LEAST_PART_FRACTION = 5e-3
+"""Share of the step below which a part is left out on all sides."""
 EXPLAINED = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e")
 """Figures whose differences are explained on the terminal."""
 SMALLEST_SHOWN = 5e-4
@@ -56,6 +61,9 @@ def show_comparison(found: Comparison, console: Console) -> None:
         _table(console, ("decision", *sides), _decisions(found))
     title(console, "figures")
     _table(console, ("figure", *sides), figure_rows(found, SHOWN_METRICS), from_right=1)
+    if parts := step_rows(found):
+        title(console, "one step")
+        _table(console, ("part", *sides), parts, from_right=1)
     title(console, "grids")
     _table(console, GRID_HEADS, grid_rows(found))
     for letter, explanation in zip(sides[1:], found.explanations, strict=False):
@@ -107,14 +115,29 @@ def figure_rows(found: Comparison, names: Sequence[str]) -> Iterator[tuple[str, 
     """Yields figures with their units, those of the others with the change from the first in per cent."""
     for row in found.metrics:
         if row.metric in names:
-            first = row.values[0]
-            yield (
-                name_words(row.metric),
-                *(
-                    _figure(row.metric, value, first if index else None)
-                    for index, value in enumerate(row.values)
-                ),
-            )
+            yield name_words(row.metric), *_figures(row)
+
+
+def _figures(row: MetricRow) -> Iterator[str]:
+    first = row.values[0]
+    for index, value in enumerate(row.values):
+        yield _figure(row.metric, value, first if index else None)
+
+
+def step_rows(found: Comparison) -> list[tuple[str, ...]]:
+    """Returns the parts of a step that are visible on any side, where the steps differ; none where they are alike."""
+    steps = next(row.values for row in found.metrics if row.metric == "step_time_s")
+    if len(set(steps)) == 1:
+        return []
+    return [
+        (part_words(row.metric.removeprefix(STEP_PARTS)), *_figures(row))
+        for row in found.metrics
+        if row.metric.startswith(STEP_PARTS)
+        and any(
+            (part or 0.0) > LEAST_PART_FRACTION * (step or 0.0)
+            for part, step in zip(row.values, steps, strict=True)
+        )
+    ]
 
 
 GRID_HEADS = ("", "region", "kg CO2e/kWh", "convention", "source")

@@ -16,10 +16,11 @@ from planner.compare.inputs import differences, with_input
 from planner.compare.page import comparison_page
 from planner.compare.side_by_side import compare
 from planner.compare.sides import Side, read_side
-from planner.compare.view import figure_rows, show_comparison
+from planner.compare.view import figure_rows, show_comparison, step_rows
 from planner.input.plan_input import plan_of
 from planner.recommended.output import SINGLE_FIGURES
 from planner.study.durable import run_study_of
+from planner.text import human
 from simulator.domain.job import Job
 from simulator.errors import InputError, StudyError
 from studies.files.store import StudyStore
@@ -142,6 +143,21 @@ def test_changes_of_figures_have_a_sign_where_there_is_one() -> None:
     rows = {name: text for name, _, text in figure_rows(found, ["cost_usd", "peak_power_w"])}
     assert rows["cost"].endswith(f"  +{100.0 * (after / before - 1.0):.1f} %")
     assert rows["peak power"].endswith("  0.0 %")
+
+
+def test_layouts_are_compared_by_the_parts_of_their_steps() -> None:
+    """Who compares two layouts asks which part of the step makes the difference."""
+    one, two = {"tp": 2, "dp": 16, "recompute": "full"}, {"tp": 4, "dp": 8, "recompute": "full"}
+    found = compare([side(job_with(), one), side(job_with(), two)])
+    (label,) = [row for row in step_rows(found) if row[0] == "compute"]
+    before, after = values_of(found, "step_seconds.compute_s")
+    assert label[2].endswith(human.change(after / before - 1.0))
+    for shown in (rendered(lambda console: show_comparison(found, console)), comparison_page(found)):
+        assert "One step" in shown
+        assert "tensor parallelism" in shown
+    assert "expert parallelism" not in {name for name, *_ in step_rows(found)}  # a dense model has none
+    alike = compare([side(job_with(), one), side(job_with(), {**one, "checkpoint_scheme": "sync"})])
+    assert step_rows(alike) == []
 
 
 def test_an_offer_that_only_one_side_has_is_an_input_and_part_of_the_design() -> None:
