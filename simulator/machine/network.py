@@ -149,14 +149,19 @@ def gather_busy_s(
 ) -> tuple[Floats, Floats]:
     """Returns seconds `(n,)` for which an all-gather occupies the cards and the scale-up link of a member.
 
-    Through the fabric, with g members per domain, a card carries 1/g of the volume and the scale-up link the rest. Arguments as
-    for `all_reduce_s`.
+    Through the fabric, with g members per domain, a card carries 1/g of the volume and the scale-up link the rest. A group in
+    one domain takes that way, too, where it is faster. Arguments as for `all_reduce_s`.
     """
     members = np.minimum(members_per_domain, group_size)
-    volume, is_near = _peer_share(group_size) * num_bytes, np.asarray(members) >= group_size
-    cards_s = np.where(is_near, 0.0, volume / members / card_rate(members, links))
-    passed_on = np.where(is_near, 1.0, _peer_share(members))
-    return cards_s, np.asarray(passed_on * volume / scale_up_rate(links.gather_fraction, members, links))
+    volume = _peer_share(group_size) * num_bytes
+    near_s = _near_ring_s(volume, 1.0, links.gather_fraction, members, links)
+    leaving = _leaving_members(members, group_size)
+    is_near = (np.asarray(members) >= group_size) & (
+        near_s <= _far_gather_s(volume, group_size, leaving, links)
+    )
+    cards_s = np.where(is_near, 0.0, volume / leaving / card_rate(leaving, links))
+    in_domain, passed_on = np.where(is_near, members, leaving), np.where(is_near, 1.0, _peer_share(leaving))
+    return cards_s, np.asarray(passed_on * volume / scale_up_rate(links.gather_fraction, in_domain, links))
 
 
 def point_to_point_s(
@@ -211,10 +216,15 @@ def _faster_way_s(
     Inside a domain, a group is no slower than one that leaves the domain after half of its members, over network cards that it
     has anyway; or after every eight if there are more than 16, for which no ring was measured.
     """
+    far_s = far_way_s(volume, group_size, _leaving_members(members, group_size), links)
     is_near = np.asarray(members) >= group_size
-    leaving = np.where(is_near, np.minimum(members / 2.0, MEASURED_GROUP), members)
-    far_s = far_way_s(volume, group_size, leaving, links)
     return _started_s(np.where(is_near, np.minimum(near_s, far_s), far_s), group_size, links)
+
+
+def _leaving_members(members: Numbers, group_size: Numbers) -> Floats:
+    """Returns the members in each domain of a group that leaves its domain, also where it need not."""
+    is_near = np.asarray(members) >= group_size
+    return np.where(is_near, np.minimum(np.asarray(members) / 2.0, MEASURED_GROUP), members)
 
 
 def _exchange_s(num_bytes: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:

@@ -26,6 +26,7 @@ from simulator.machine.network import (
     all_reduce_s,
     all_to_all_s,
     forwarded_exchange_s,
+    gather_busy_s,
     passed_on_s,
     point_to_point_s,
     reduce_scatter_s,
@@ -324,6 +325,22 @@ def test_the_scale_up_link_caps_what_the_cards_of_a_domain_carry_together() -> N
     time_s = all_gather_s(num_bytes=1e14, group_size=64.0, members_per_domain=8.0, links=links)
     near_bytes = 7 / 8 * 63 / 64 * 1e14
     assert time_s[0] == pytest.approx(near_bytes / (450e9 * links.gather_fraction[0]), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("card_bytes_per_s", "on_card", "on_scale_up"), [(50e9, 1 / 8, 7 / 8), (5e9, 0.0, 1.0)]
+)
+def test_a_gather_is_on_the_links_of_the_way_that_it_takes(
+    card_bytes_per_s: float, on_card: float, on_scale_up: float
+) -> None:
+    # Sixteen members of one domain: eight cards of 50 GB/s on each node carry more than NVLink does, of 5 GB/s less.
+    links = cluster(inter_bytes_per_s_per_gpu=card_bytes_per_s)
+    group: Group = {"group_size": 16.0, "members_per_domain": 16.0, "links": links}
+    card_s, scale_up_s = gather_busy_s(num_bytes=1e12, **group)
+    volume = 15 / 16 * 1e12
+    assert card_s == pytest.approx(on_card * volume / links.fabric_bytes_per_s)
+    assert scale_up_s == pytest.approx(on_scale_up * volume / (450e9 * links.gather_fraction))
+    assert max(card_s[0], scale_up_s[0]) <= all_gather_s(num_bytes=1e12, **group)[0]
 
 
 @pytest.mark.parametrize("size", [16.0, 32.0, 64.0, 128.0])
