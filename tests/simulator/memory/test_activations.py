@@ -10,6 +10,7 @@ from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
 from simulator.memory.activations import Activations, stage_activations
+from simulator.memory.layer_widths import gradient_widths
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
 
@@ -200,6 +201,16 @@ class TestActivations:
         workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
         found = activations_of(workload, plan_of(tensor=t)).at_work_bytes
         assert found == pytest.approx(4096 * (2 * 4096 / t + width))
+
+    @pytest.mark.parametrize(("t", "expert_tensor"), [(1, 1), (2, 1), (4, 1), (4, 2)])
+    def test_gradients_of_routed_tokens_are_split_by_tensor_parallel_ranks(
+        self, t: int, expert_tensor: int
+    ) -> None:
+        # Mixtral 8x7B: two copies of a token, its input of 4,096 values on every rank of an expert, and two wide tensors of
+        # 14,336 that they share; in 16 bits.
+        workload = training("mixtral-8x7b").model_copy(update={"expert_tensor_parallel": expert_tensor})
+        _, block = gradient_widths(workload, table_of(plan_of(tensor=t)), is_expert=True)
+        assert block == pytest.approx(2 * 2 * (expert_tensor * 4096 + 2 * 14_336) / t)
 
     def test_operator_wise_checkpointing_keeps_the_output_of_every_other_product(self) -> None:
         workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=8)

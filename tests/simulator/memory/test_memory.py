@@ -142,14 +142,22 @@ class TestStates:
         )
         assert spared == pytest.approx((12 - optimizer_bytes) * workload.model.num_parameters / 8)
 
-    def test_gathering_product_by_product_holds_few_weights_beside_the_largest_product(self) -> None:
-        model = gpt(vocabulary_size=8)
+    @pytest.mark.parametrize(
+        ("ffn_hidden_size", "num_kv_heads", "widest"),
+        # The block's; queries, keys and values of all 16 heads; and with keys and values of 4 heads, 1 + 2/4 times h.
+        [(8192, 16, 8192), (2048, 16, 3 * 2048), (2048, 4, 1.5 * 2048)],
+    )
+    def test_gathering_product_by_product_holds_few_weights_beside_the_largest_product(
+        self, ffn_hidden_size: int, num_kv_heads: int, widest: float
+    ) -> None:
+        widths = {"ffn_hidden_size": ffn_hidden_size, "num_kv_heads": num_kv_heads}
+        model = gpt(vocabulary_size=8).model_copy(update=widths)
         sharded = training(model, global_batch_size=8).model_copy(update={"most_gathered_weights": 1000.0})
         one, three = (memory_of(sharded, plan_of(data=8, zero=z)) for z in (1, 3))
-        # The largest product has 4 h^2 weights, gathered and with a gradient; without sharding the layer has gradients.
-        layer = 12 * 2048**2 + 2 * 2048
+        # The largest product is gathered, with a gradient; without sharding the layer has gradients.
+        layer = 2048 * (2 * 2048 + 2 * num_kv_heads * 128 + 2 * ffn_hidden_size + 2)
         more = (three.workspace_bytes - one.workspace_bytes)[0]
-        assert more == pytest.approx(2 * (1000 + 2 * 4 * 2048**2) - 2 * (layer + 8 * 2048))
+        assert more == pytest.approx(2 * (1000 + 2 * widest * 2048) - 2 * (layer + 8 * 2048))
 
     def test_buffers_of_the_synchronisation_are_counted(self) -> None:
         workload = training(global_batch_size=8)
