@@ -16,6 +16,7 @@ from simulator.machine.attention_kernels import (
     backward_width_ratio,
     with_attention_kernel,
     with_backward_ratio,
+    with_first_flash,
     with_head_width,
 )
 from simulator.machine.compute import attention_time_s, kernel_constants
@@ -190,3 +191,13 @@ def test_the_first_flash_attention_of_a_calibrated_cluster_is_behind_today_as_pu
 def test_backward_is_at_most_as_fast_as_forward() -> None:
     constants = replace(kernel_constants(["hopper"], ["bf16"]), attention_backward_fraction=np.array([0.98]))
     assert with_backward_ratio(constants, backward_width_ratio(64.0)).attention_backward_fraction == 1.0
+
+
+def test_the_first_flash_attention_is_as_fast_as_today_with_narrow_heads_and_slower_with_wide_ones() -> None:
+    # Today's peak P is reached as P / (1 + 38 / d) with heads of d; the first kernel has half of P at most.
+    today = kernel_constants(["hopper"], ["bf16"])
+    assert today.attention_ramp_head_dim == 38.0
+    for head_dim, share in ((19.0, 1 / 3), (38.0, 1 / 2), (128.0, 1 / 2)):
+        first = with_first_flash(today, 0.5, head_dim=head_dim)
+        assert first.attention_peak_fraction == pytest.approx(share * today.attention_peak_fraction)
+        assert first.attention_ramp_head_dim == 0.0
