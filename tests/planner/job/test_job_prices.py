@@ -10,6 +10,7 @@ import pytest
 from planner import recommend
 from planner.job.file import parse_job
 from planner.notes.price_notes import price_notes
+from simulator import catalog
 from simulator.catalog import Kind, figures
 from simulator.catalog import rent as rent_of
 from simulator.errors import InputError
@@ -131,6 +132,22 @@ class TestWhatToMind:
         assert f"{h100.mid:.3g}, {b200.mid:.3g} USD per GPU-hour at the middle" in note
         assert "10, 14 at Oracle" in note
         assert "no vendor has a price for all" in told("b200-sxm-180gb", "tpu-v5p")  # Google's alone
+
+    @pytest.mark.parametrize(
+        ("h100", "b200", "is_unlike"),
+        [(1.0, 1.24, False), (1.26, 1.0, True), (0.5, 0.62, False), (0.5, 0.63, True)],
+    )
+    def test_vendors_are_unlike_from_a_quarter_on(
+        self, monkeypatch: pytest.MonkeyPatch, h100: float, b200: float, is_unlike: bool
+    ) -> None:
+        quotes = {
+            name: {"Acme": share * rent_of(name)[0].mid}
+            for name, share in (("h100-sxm5-80gb", h100), ("b200-sxm-180gb", b200))
+        }
+        monkeypatch.setattr(catalog, "vendor_rents", quotes.__getitem__)
+        priced = {"num_gpus": 64, "rent_usd_per_gpu_hour": None}
+        notes = list(price_notes(job_with(*({**priced, "accelerator": name} for name in quotes))))
+        assert ["at Acme" in note for note in notes] == [True] * is_unlike
 
     def test_prices_of_the_job_are_its_own(self) -> None:
         assert not list(price_notes(job_with(H100_RENTED, A100_RENTED)))
