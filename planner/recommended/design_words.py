@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.recommended.recommendation import Design, Spread, Uncertainty
+from planner.recommended.recommendation import Design, Recommendation, Spread, Uncertainty
 from planner.text import human
 from simulator.domain.plan import Plan, Schedule
 from simulator.units import DAY, KILO
@@ -47,10 +47,20 @@ class Breakdown:
     """Name, quantity and share of each part."""
 
 
-def headline(design: Design) -> str:
-    """Returns the design in one line: `1,024 x h100-sxm5-80gb for 31.4 days and $1.85 M`."""
+def headline(design: Design, where: str = "") -> str:
+    """Returns the design in one line, with its place where given: `1,024 x h100-sxm5-80gb for 31.4 days and $1.85 M`."""
     took = f"{human.days(design.time_to_train_days)} and {human.dollars(design.cost_usd)}"
-    return f"{human.count(design.plan.num_gpus)} x {design.accelerator} for {took}"
+    return f"{human.count(design.plan.num_gpus)} x {design.accelerator}{where} for {took}"
+
+
+def has_several_sites(answer: Recommendation) -> bool:
+    """Whether the designs of the front are in different regions."""
+    return len({design.region for design in answer.front}) > 1
+
+
+def site_words(answer: Recommendation, design: Design) -> str:
+    """Returns where a design is, such as ` in sweden`; empty where all designs of the front are at one site."""
+    return f" in {design.region}" if has_several_sites(answer) else ""
 
 
 def layout(plan: Plan) -> str:

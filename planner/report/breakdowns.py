@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from planner.notes.reasons import NAMES
-from planner.recommended.design_words import part_words
+from planner.recommended.design_words import part_words, site_words
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.data import Bar, BarsFigure, Part, Quantity
 from planner.report.units import text
@@ -73,7 +73,10 @@ def _shown_designs(answer: Recommendation, best: Design) -> list[tuple[str, Desi
             least = answer.front[int(np.argmin(values))]
             roles.setdefault(least.design_id, []).append(f"lowest {NAMES[objective]}")
     return [
-        (f"{', '.join(role)}: {shown_name(designs[design_id])}", designs[design_id])
+        (
+            f"{', '.join(role)}: {shown_name(designs[design_id])}{site_words(answer, designs[design_id])}",
+            designs[design_id],
+        )
         for design_id, role in roles.items()
     ]
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.recommended.design_words import layout
+from planner.recommended.design_words import layout, site_words
 from planner.recommended.recommendation import Design
 from planner.report.data import DesignCounts, FrontFigure, Quantity, Report
 from planner.report.front import role_of
@@ -215,7 +215,7 @@ def _row(report: Report, design: Design, row: int) -> list[str]:
     ]
     return [
         button,
-        f"{human.count(design.plan.num_gpus)} x {design.accelerator}",
+        f"{human.count(design.plan.num_gpus)} x {design.accelerator}{site_words(report.answer, design)}",
         layout(design.plan),
         *figures,
         number(error, human.percent(error), f"errors.{design.design_id}"),

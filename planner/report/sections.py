@@ -8,7 +8,7 @@ from planner.notes.memory_note import memory_doubt
 from planner.notes.purchase_note import purchase_doubt
 from planner.notes.reasons import searched_text
 from planner.recommended.comparisons import InputUncertainty
-from planner.recommended.design_words import configuration, layout
+from planner.recommended.design_words import configuration, layout, site_words
 from planner.recommended.recommendation import Design, Infeasibility, Recommendation, Spread
 from planner.report.data import Quantity, Report
 from planner.report.html import Html, joined, tag, unbroken
@@ -46,7 +46,7 @@ def _verdict_text(answer: Recommendation) -> str:
             else "Stopped before a design was found."
         )
     begin = "Take" if answer.status == "recommended" else "The search was stopped; the best design so far is"
-    return f"{begin} {human.count(best.plan.num_gpus)} x {best.accelerator}, {layout(best.plan)}."
+    return f"{begin} {human.count(best.plan.num_gpus)} x {best.accelerator}{site_words(answer, best)}, {layout(best.plan)}."
 
 
 def _key_figures(answer: Recommendation, best: Design) -> Html:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.notes.reasons import NAMES, amount
 from planner.recommended.comparisons import Best, Driver
-from planner.recommended.design_words import layout, offer_words
+from planner.recommended.design_words import layout, offer_words, site_words
 from planner.recommended.recommendation import Design, Recommendation
 from planner.text import human
 from planner.text.text_blocks import sentences, title
@@ -62,16 +62,10 @@ def _shared(num_others: int) -> str:
 
 
 def _cluster(answer: Recommendation, design: Design) -> str:
-    where = f" in {design.region}" if has_several_sites(answer) else ""
     num_spares = design.plan.num_spare_nodes
     spares = f", {human.counted(num_spares, 'spare node')}" if num_spares else ""
-    what = f"{design.accelerator}{offer_words(design, answer.front)}{where}"
+    what = f"{design.accelerator}{offer_words(design, answer.front)}{site_words(answer, design)}"
     return f"{human.count(design.plan.num_gpus)} x {what}, {layout(design.plan)}{spares}"
-
-
-def has_several_sites(answer: Recommendation) -> bool:
-    """Whether the designs of the front are in different regions."""
-    return len({design.region for design in answer.front}) > 1
 
 
 def driver_text(driver: Driver) -> str:

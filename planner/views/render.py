@@ -16,12 +16,20 @@ from rich.text import Text
 from planner.notes.memory_note import memory_doubt
 from planner.notes.purchase_note import purchase_doubt
 from planner.notes.reasons import searched_text
-from planner.recommended.design_words import breakdowns, configuration, figures, headline, layout
+from planner.recommended.design_words import (
+    breakdowns,
+    configuration,
+    figures,
+    has_several_sites,
+    headline,
+    layout,
+    site_words,
+)
 from planner.recommended.limit_uses import LIMIT_UNITS
 from planner.recommended.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text import human
 from planner.text.text_blocks import bar, doubt, grid, plain_table, sentences, title
-from planner.views.bests_view import has_several_sites, show_bests
+from planner.views.bests_view import show_bests
 from planner.views.comparisons_view import show_comparisons
 from planner.views.front_view import show_designs
 from planner.views.typed_command import TypedCommand
@@ -77,7 +85,9 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
             verdict, style = "Interrupted; best design so far", "bold yellow"
         case "infeasible":
             verdict, style = "No design meets all limits", "bold red"
-    console.print(Text(f"{verdict}: {headline(best)}" if best else verdict, style=style))
+    console.print(
+        Text(f"{verdict}: {headline(best, site_words(answer, best))}" if best else verdict, style=style)
+    )
     if best:
         doubt(console, memory_doubt(best))
         doubt(console, purchase_doubt(best))

@@ -2,12 +2,13 @@
 
 const recommendedId = answer.recommendation ? answer.recommendation.design_id : -1;
 const tiedIds = new Set(answer.uncertainty ? answer.uncertainty.tied_designs : []);
+const hasSeveralSites = new Set(answer.front.map((design) => design.region)).size > 1;
 const front = answer.front.map((design) => ({
   id: design.design_id,
   role: design.design_id === recommendedId ? "recommended" : tiedIds.has(design.design_id) ? "tied" : "front",
   error: report.errors[design.design_id],
   values: { ...design, num_gpus: design.plan.num_gpus },
-  accelerator: design.accelerator,
+  accelerator: `${design.accelerator}${hasSeveralSites ? ` in ${design.region}` : ""}`,
   plan: design.plan,
 }));
 const frontById = new Map(front.map((design) => [design.id, design]));

@@ -34,8 +34,11 @@ function drawCloud() {
   const context = fitted(byId("cloud"), width, height);
   // Around the front there is room already; the ends of all designs would lie on the edges.
   const room = byId("show-far").checked ? undefined : 0;
-  plot.x = scale(extent(state.x), state.isLog, margin.left, width - margin.right, room);
   plot.y = scale(extent(state.y), state.isLog, height - margin.bottom, margin.top, room);
+  context.font = font;
+  const labels = heights(height).map((value) => tickText(state.y, value, plot.y));
+  margin.left = 12 + Math.max(58, ...labels.map((label) => context.measureText(label).width));
+  plot.x = scale(extent(state.x), state.isLog, margin.left, width - margin.right, room);
   drawAxes(context, paint, width, height);
   const xs = cloud.columns[state.x], ys = cloud.columns[state.y];
   for (let row = 0; row < cloud.rows; row += 1) {
@@ -81,6 +84,11 @@ function sayBeyond(width, height) {
     : "All selected designs lie within the picture.";
 }
 
+// The numbers of the vertical axis.
+function heights(height) {
+  return ticks(state.y, plot.y, Math.max(2, Math.floor((height - margin.bottom - margin.top) / 45)));
+}
+
 function drawAxes(context, paint, width, height) {
   context.font = font;
   context.strokeStyle = paint.line;
@@ -88,13 +96,17 @@ function drawAxes(context, paint, width, height) {
   context.lineWidth = 1;
   const bottom = height - margin.bottom, right = width - margin.right;
   context.textAlign = "center";
+  let end = -Infinity;
   for (const value of ticks(state.x, plot.x, Math.max(2, Math.floor((right - margin.left) / 95)))) {
     const x = Math.round(plot.x.place(value)) + 0.5;
     context.beginPath(); context.moveTo(x, margin.top); context.lineTo(x, bottom); context.stroke();
-    context.fillText(tickText(state.x, value, plot.x), x, bottom + 17);
+    const label = tickText(state.x, value, plot.x), half = context.measureText(label).width / 2;
+    if (x - half < end + 8) continue;  // equal steps are crowded at the end of a logarithmic axis
+    context.fillText(label, x, bottom + 17);
+    end = x + half;
   }
   context.textAlign = "right";
-  for (const value of ticks(state.y, plot.y, Math.max(2, Math.floor((bottom - margin.top) / 45)))) {
+  for (const value of heights(height)) {
     const y = Math.round(plot.y.place(value)) + 0.5;
     context.beginPath(); context.moveTo(margin.left, y); context.lineTo(right, y); context.stroke();
     context.fillText(tickText(state.y, value, plot.y), margin.left - 6, y + 4);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,17 @@ KEEP_TEXTS = """() => {
   };
 }"""
 """Keeps what is written on the picture."""
+KEEP_PLACES = """() => {
+  const before = CanvasRenderingContext2D.prototype.fillText;
+  window.places = [];
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const { width } = this.measureText(text);
+    const left = x - { left: 0, center: width / 2, right: width }[this.textAlign];
+    if (this.canvas.id === "cloud") window.places.push({ text, left, right: left + width, y });
+    return before.call(this, text, x, y);
+  };
+}"""
+"""Keeps where what is written on the picture begins and ends, in pixels."""
 TIMES = {"days", "h", "min"}
 NEXT_FRAME = "new Promise(requestAnimationFrame)"
 """Settled when the page has drawn what was chosen."""
@@ -135,6 +147,25 @@ def test_numbers_on_an_axis_are_round_in_the_unit_that_is_shown(
     assert steps == pytest.approx(steps[0])
     assert f"{steps[0]:.6e}"[:3] in {"1.0", "2.0", "2.5", "5.0"}
     assert numbers[0] / steps[0] == pytest.approx(round(numbers[0] / steps[0]))
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_no_number_of_an_axis_is_cut_or_overlaps_another(browser: Browser, width: int) -> None:
+    with opened(browser, width=width) as page:
+        page.evaluate(KEEP_PLACES)
+        for key in ("carbon_kgco2e", "energy_kwh", "time_to_train_days"):
+            for is_log in (True, False):
+                page.locator("#log-scale").set_checked(is_log)
+                page.locator("#axis-x").select_option(key)
+                page.locator("#axis-y").select_option(key)
+                page.evaluate("() => { window.places = []; }")
+                page.locator("#show-broken").click()
+                page.evaluate(NEXT_FRAME)
+                places = page.evaluate("() => window.places")
+                assert min(each["left"] for each in places) >= 0.0
+                for y in {each["y"] for each in places}:
+                    line = sorted((each["left"], each["right"]) for each in places if each["y"] == y)
+                    assert all(before[1] < after[0] for before, after in pairwise(line))
 
 
 def test_another_axis_is_another_picture(browser: Browser) -> None:

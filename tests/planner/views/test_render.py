@@ -38,6 +38,15 @@ def test_the_first_line_is_the_recommendation_itself() -> None:
     )
 
 
+def test_the_first_line_names_the_site_where_designs_of_the_front_are_at_several() -> None:
+    answer = recommended()
+    elsewhere = answer.front[-1].model_copy(update={"region": "sweden"})
+    several = answer.model_copy(update={"front": (*answer.front[:-1], elsewhere)})
+    best = several.recommendation
+    assert best is not None
+    assert f"Recommended: 1,024 x h100-sxm5-80gb in {best.region} for " in text_of(several).splitlines()[0]
+
+
 def test_a_recommended_design_that_may_not_fit_says_so_beneath_the_first_line() -> None:
     for used, begins in ((0.951, "It may not fit: 95.1 % of the memory is used"), (0.949, "Job ")):
         best = design().model_copy(update={"peak_memory_bytes": used * design().memory_capacity_bytes})
