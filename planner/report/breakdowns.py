@@ -15,6 +15,7 @@ from planner.report.units import text
 from planner.text import human
 from simulator.domain.job import Job, Objective
 from simulator.memory.peak import memory_by_stage
+from studies.designs.spread_rows import spread_rows
 
 OBJECTIVE_FIELDS: Final[Mapping[Objective, tuple[str, Quantity]]] = {
     Objective.TIME: ("time_to_train_days", "days"),
@@ -143,7 +144,7 @@ def _memory(job: Job, best: Design) -> BarsFigure:
     table = memory_by_stage(job.workload, best.plan)
     peaks = table.peak_bytes
     fullest, num_stages = int(np.argmax(peaks)), best.plan.pipeline_parallel
-    spread = np.linspace(0, num_stages - 1, min(num_stages, MOST_STAGES)).astype(np.intp)
+    spread = spread_rows(num_stages, MOST_STAGES)
     columns = {name: np.asarray(column) for name, column in table.columns().items() if np.any(column)}
     bars = [
         Bar(

@@ -18,6 +18,7 @@ from planner.report.data import DesignCounts
 from simulator.domain.job import Job
 from simulator.errors import StudyError
 from simulator.table import Booleans, Floats, Integers
+from studies.designs.spread_rows import spread_rows
 from studies.files.journal import Journal
 from studies.tracking.design_table import Columns, study_columns
 
@@ -148,7 +149,10 @@ class DesignCloud:
             return self
         feasible, broken = np.flatnonzero(self.broken == 0), np.flatnonzero(self.broken)
         num_feasible = min(len(feasible), max(most - most // 2, most - len(broken)))
-        kept = _spread(feasible, num_feasible), _spread(broken, most - num_feasible)
+        kept = (
+            feasible[spread_rows(len(feasible), num_feasible)],
+            broken[spread_rows(len(broken), most - num_feasible)],
+        )
         return self.take(np.sort(np.concatenate(kept)))
 
 
@@ -161,11 +165,6 @@ def design_counts(cloud: DesignCloud, drawn: DesignCloud) -> DesignCounts:
         num_feasible_drawn=drawn.num_feasible,
         num_broken_drawn=len(drawn) - drawn.num_feasible,
     )
-
-
-def _spread(rows: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """At most `most` of the rows, evenly spread."""
-    return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.intp)]
 
 
 def cloud_of_study(job: Job, journal: Journal) -> DesignCloud:

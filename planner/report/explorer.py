@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from planner.recommended.design_words import layout, site_words
 from planner.recommended.recommendation import Design
 from planner.report.data import DesignCounts, FrontFigure, Quantity, Report
@@ -14,6 +12,7 @@ from planner.report.html import Html, joined, tag
 from planner.report.tables import number, table
 from planner.report.units import text
 from planner.text import human
+from studies.designs.spread_rows import spread_rows
 
 MOST_ROWS: Final = 500
 """Most designs in the table of the front; the record has all of them."""
@@ -185,8 +184,7 @@ def _parallel() -> Html:
 def _front_table(report: Report) -> Html:
     """The front; if it is too long for a page, some of its designs, evenly spread."""
     front = report.answer.front
-    shown = np.linspace(0, len(front) - 1, min(len(front), MOST_ROWS)).astype(np.intp).tolist()
-    rows = [_row(report, front[row], row) for row in shown]
+    rows = [_row(report, front[row], row) for row in spread_rows(len(front), MOST_ROWS).tolist()]
     heading = ["design", "accelerators", "layout", *(name for name, _, _ in COLUMNS), "error", "role"]
     designs = human.designs(len(front))
     title = designs if len(rows) == len(front) else f"{human.count(len(rows))} of {designs}"

@@ -18,6 +18,7 @@ from planner.text import human
 from planner.uncertain.input_uncertainty import MOST_RIVALS
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
+from studies.designs.spread_rows import spread_rows
 
 MOST_OFFERS: Final = 8
 """Most offers that contribute designs in addition to the front; keeps jobs with many offers fast."""
@@ -46,7 +47,7 @@ class Rival:
 def rivals(job: Job, answer: Recommendation, best: Design, fastest: FastestRuns) -> tuple[Rival, ...]:
     """Returns the recommended design, at most `MOST_RIVALS` others of the front, and the designs of every offer."""
     others = [design for design in answer.front if design.design_id != best.design_id]
-    rows = np.unique(np.linspace(0, len(others) - 1, min(len(others), MOST_RIVALS)).astype(np.intp))
+    rows = spread_rows(len(others), MOST_RIVALS)
     front = [
         Rival(plan=design.plan, accelerator=design.accelerator, design_id=design.design_id)
         for design in (best, *(others[row] for row in rows))
@@ -66,8 +67,7 @@ def sizes_of(job: Job, offer: int, num_gpus: int, most: int = MOST_SIZES) -> lis
     allowed = job.offers[offer].num_gpus
     doublings = {allowed.min << power for power in range(int(np.log2(allowed.max / allowed.min)) + 1)}
     sizes = sorted(doublings | {allowed.max})
-    rows = np.unique(np.linspace(0, len(sizes) - 1, min(len(sizes), most)).astype(np.intp))
-    chosen = {sizes[row] for row in rows}
+    chosen = {sizes[row] for row in spread_rows(len(sizes), most)}
     return sorted(chosen | ({num_gpus} if allowed.min <= num_gpus <= allowed.max else set()))
 
 

@@ -60,7 +60,7 @@ def fastest_of_sizes(job: Job, sizes: Sequence[int]) -> Mapping[int, Evaluation]
     Returns:
         One row for each size that has a layout which fits the memory, by size.
     """
-    job = _of_sizes(job.model_copy(update={"limits": Limits()}), sizes)
+    job = with_sizes(job.model_copy(update={"limits": Limits()}), sizes)
     fast = _with_fast_knobs(job)
     designs = cross_run_knobs(fast, _layouts_of(fast, sizes))
     rows = _fastest_rows(fast, designs, designs.num_gpus, _steps_that_fit_s)
@@ -70,8 +70,8 @@ def fastest_of_sizes(job: Job, sizes: Sequence[int]) -> Mapping[int, Evaluation]
     return {size: fastest.take(np.array([row])) for row, size in enumerate(fastest.plans.num_gpus.tolist())}
 
 
-def _of_sizes(job: Job, sizes: Sequence[int]) -> Job:
-    """The job with every offer from the smallest to the largest size."""
+def with_sizes(job: Job, sizes: Sequence[int]) -> Job:
+    """Returns the job with every offer from the smallest to the largest of some numbers of accelerators."""
     reach = GpuRange(min=min(sizes), max=max(sizes))
     offers = tuple(offer.model_copy(update={"num_gpus": reach}) for offer in job.offers)
     return job.model_copy(update={"offers": offers})

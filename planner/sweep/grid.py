@@ -25,10 +25,10 @@ from planner.input.record_input import Filed, read_record
 from planner.job.file import load_job, parse_job
 from planner.job.overrides import is_path
 from planner.one_design.plan_saves import without_interval
-from planner.sweep.fastest_layout import fastest_layout
+from planner.sweep.fastest_layout import fastest_layout, with_sizes
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
-from simulator.domain.offer import MOST_GPUS, GpuRange
+from simulator.domain.offer import MOST_GPUS
 from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.errors import InputError, Problem
 
@@ -104,7 +104,7 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
         job = _job(sweep, axes, below)
         _refuse_partial_nodes(sweep, job)
         for num_gpus in sweep.num_gpus:
-            sized = _sized(job, num_gpus)
+            sized = with_sizes(job, [num_gpus])
             yield _point(axes, sized, sweep)
 
 
@@ -142,12 +142,6 @@ def _refuse_partial_nodes(sweep: Sweep, job: Job) -> None:
             problems.append(Problem(path=f"num_gpus[{index}]", value=str(size), rule=rule))
     if problems:
         raise InputError(problems, sweep.name)
-
-
-def _sized(job: Job, num_gpus: int) -> Job:
-    only = GpuRange(min=num_gpus, max=num_gpus)
-    offers = tuple(offer.model_copy(update={"num_gpus": only}) for offer in job.offers)
-    return job.model_copy(update={"offers": offers})
 
 
 def _point(axes: Mapping[str, object], job: Job, sweep: Sweep) -> SweepPoint:

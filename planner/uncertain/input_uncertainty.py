@@ -17,6 +17,7 @@ from planner.uncertain.uncertainty import share_within
 from simulator.domain.job import Job
 from simulator.table import Floats, Integers
 from simulator.units import DAY
+from studies.designs.spread_rows import spread_rows
 
 MOST_RIVALS = 60
 """Most designs of a long front that are drawn: evenly spread, with the best in every objective."""
@@ -74,7 +75,7 @@ def _neighbours(job: Job, part: Evaluation, drawn: DrawnObjectives, ids: Integer
 def _drawn_rows(job: Job, front: Evaluation, row: int) -> tuple[NDArray[np.intp], list[int]]:
     """Rows of the front that are drawn, and the best one in every objective."""
     best = [int(found) for found in front.objectives(job).argmin(axis=0)]
-    spread = np.linspace(0, len(front) - 1, min(len(front), MOST_RIVALS)).astype(np.intp)
+    spread = spread_rows(len(front), MOST_RIVALS)
     return np.unique([row, *best, *spread]), best
 
 

@@ -25,6 +25,7 @@ from simulator.run.interruptions import sufficient_spare_nodes
 from simulator.simulate import simulate
 from simulator.table import Floats
 from studies.algorithm import Results, SearchAlgorithm
+from studies.designs.spread_rows import spread_rows
 
 if TYPE_CHECKING:
     import optuna
@@ -49,7 +50,7 @@ class Refinement(SearchAlgorithm):
             front: the designs to start from.
             seed: seed of everything random.
         """
-        rows = np.unique(np.linspace(0, len(front) - 1, MAX_DESIGNS).astype(np.intp))
+        rows = spread_rows(len(front), MAX_DESIGNS)
         self.designs = designs = front.take(rows)
         """The designs from which it starts."""
         spares = sufficient_spare_nodes(job, designs.plans).tolist()

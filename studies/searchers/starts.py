@@ -17,6 +17,7 @@ from simulator.compiled import compiled
 from simulator.domain.plan import PlanTable
 from simulator.table import Booleans, Floats, Integers
 from studies.designs.knobs import Knobs
+from studies.designs.spread_rows import spread_rows
 from studies.searchers.estimates import LEAST_VALUE, bounds_of
 
 FRONT_SHARE = 0.8
@@ -62,7 +63,7 @@ def first_rows(
     """
     rows = knobs.encode(first_designs(space, size, restart, seed))
     if front is not None and restart == 0:
-        spread = np.unique(np.linspace(0, len(front) - 1, max(1, size // 2)).astype(np.intp))
+        spread = spread_rows(len(front), max(1, size // 2))
         rows = np.concatenate([knobs.encode(front.take(spread)), rows])
     _, first = np.unique(knobs.design_codes(rows), return_index=True)
     return rows[np.sort(first)][:size]
@@ -74,7 +75,7 @@ def _front(space: Space, most: int) -> _Rows:
     left = near_fronts(values, most)
     chosen = left[:0]
     while len(chosen) < most and len(rows := front_rows(values[left])):
-        spread = np.unique(np.linspace(0, len(rows) - 1, min(most - len(chosen), len(rows))).astype(np.intp))
+        spread = spread_rows(len(rows), most - len(chosen))
         chosen = np.concatenate([chosen, left[rows[spread]]])
         left = np.delete(left, rows)
     return chosen
