@@ -19,8 +19,6 @@ from studies.searchers.nsga2 import Nsga2
 from studies.searchers.nsga3 import Nsga3
 from studies.searchers.tuning import Tuning
 
-WORST_EXCESS = 5.0
-"""Excess at which broken limits are clipped."""
 LARGEST_VALUE = 1e300
 """Replaces infinite objectives, which the libraries cannot handle."""
 
@@ -56,7 +54,8 @@ class Evolution(SearchAlgorithm):
         """Passes the results to the population."""
         if len(results):
             values = np.nan_to_num(results.values, posinf=LARGEST_VALUE)
-            self._population.tell(values, np.minimum(results.excess, WORST_EXCESS))
+            # The libraries need finite numbers; an arc tangent keeps the order of all excesses, endless ones last.
+            self._population.tell(values, np.arctan(results.excess))
 
 
 def _population(

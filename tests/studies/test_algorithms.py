@@ -12,12 +12,13 @@ from constraints.space import Space, pruned_space
 from objectives.pareto import front_rows, hypervolume
 from simulator.domain.job import Job, Objective
 from simulator.domain.offer import GpuRange
+from simulator.domain.plan import PlanTable
 from simulator.domain.search_options import Algorithm
 from simulator.errors import StudyError
 from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.archive import Archive
 from studies.designs.knobs import Knobs
-from studies.designs.plan_keys import plan_keys
+from studies.designs.plan_keys import are_same, plan_keys
 from studies.exhaustive import Exhaustive
 from studies.searchers.algorithm_contract import AlgorithmContract
 from studies.searchers.chance import UntilFeasible
@@ -123,6 +124,20 @@ class TestNsga2(AlgorithmContract):
 class TestNsga3(AlgorithmContract):
     def begin(self, space: Space, seed: int) -> SearchAlgorithm:
         return begun(Algorithm.NSGA3, space, seed)
+
+
+@pytest.mark.parametrize("algorithm", [Algorithm.NSGA2, Algorithm.NSGA3])
+def test_populations_prefer_less_excess_however_large_it_is(algorithm: Algorithm, usual_space: Space) -> None:
+    def children(scale: float) -> PlanTable:
+        population = begun(algorithm, usual_space, seed=1)
+        parents = population.suggest()
+        excess = scale * np.random.default_rng(2).permutation(np.arange(1.0, 1.0 + len(parents)))
+        population.update(Results(values=np.ones((len(parents), 3)), excess=excess))
+        return population.suggest()
+
+    near, far = children(0.01), children(100.0)
+    assert len(near) == len(far) > 0
+    assert are_same(near, far).all()
 
 
 class TestOptunaTpe(AlgorithmContract):
