@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from simulator.domain.job import Job
 
 LARGEST_SEED = 2**32 - 1
+"""The same as `planner.input.arguments.LARGEST_SEED`, which is too slow to import for `--help`."""
 
 job_argument = click.argument("job", type=click.Path(), metavar="JOB.yaml")
 CALIBRATION = "calibration file"
@@ -62,6 +63,7 @@ set_option = job_values_options()
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
 
 STORE = Path("capplan-studies")
+"""The same as `studies.files.store.DEFAULT_FOLDER`, which is too slow to import for `--help`."""
 store_option = click.option(
     "--store",
     "folder",

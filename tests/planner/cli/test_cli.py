@@ -15,11 +15,16 @@ import pytest
 
 from planner.cli import catalog, recommend
 from planner.cli import commands as cli
+from planner.cli.options import shared
 from planner.cli.options.names import message_of
+from planner.cli.trace import options
+from planner.input import arguments
 from planner.recommended.output import FrontFormat
 from planner.recommended.recommendation import Recommendation
 from simulator.catalog import Kind, names
+from simulator.deep.traces import parallelism
 from simulator.errors import InputError, Problem, StudyError, TrackingError, unwritten
+from studies.files import store
 from tests.planner.hand_made import infeasible, interrupted, recommended
 from tests.planner.imports import printed_without_heavy_imports
 
@@ -52,6 +57,12 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Search], None]:
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "planner.cli", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_constants_that_are_copied_for_a_quick_start_are_those_of_their_originals() -> None:
+    assert shared.LARGEST_SEED == arguments.LARGEST_SEED
+    assert shared.STORE == store.DEFAULT_FOLDER
+    assert options.MOST_GPUS == parallelism.MOST_GPUS
 
 
 def test_help_and_version_answer_without_any_heavy_import() -> None:
