@@ -30,7 +30,7 @@ _Rows = NDArray[np.intp]
 
 
 def first_designs(space: Space, size: int, restart: int, seed: int) -> PlanTable:
-    """Returns the designs `(size,)` with which a search begins, fewer where the space has fewer layouts.
+    """Returns the designs with which a search begins, `(size,)` or fewer: each layout once, however it was chosen.
 
     Args:
         space: a space with at least one layout.
