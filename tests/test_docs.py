@@ -37,7 +37,6 @@ NO_MODEL = {
     "simulator.layout.model_states.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface.shape": "how other files are read",
     "simulator.step.timeline": "longest timeline",
-    "simulator.step.shard_passes": "codes of first gathers",
     "simulator.step.beside_shards": "rows of a table",
     "simulator.step.step_events": "what stands for all of them, kinds of events, rounding",
     "simulator.memory.held_chunks": "where an order repeats itself, rounding",

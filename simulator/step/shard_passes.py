@@ -18,9 +18,9 @@ collectives are on a link, w' what the part waits for of it, b the share of t fo
 time by which the collectives hold up the queue (`simulator.step.beside_shards`). A sum leaves out whatever does not exist.
 
 `first` is the gather of the part that ends the model or the chunk. Without a pipeline it is 0, since that part is still whole.
-In a pipeline it is queued when the last part of the previous pass begins. A forward pass hides it, but a backward pass makes it
-wait for the reductions. The step has m + p - 1 backward passes one behind the other, of which those on p - 1 stages come to a
-stage that waits: the gather shows m times under 1F1B, m - 1 times under GPipe.
+In a pipeline it is queued when the last part of the previous pass of the stage begins. A forward pass hides it, but a backward
+pass makes it wait for the reductions, so that all of it shows. Stages that come to a message later than to the gather, as on
+the way up to the first stage, show none of it (`simulator.step.first_gathers`).
 
 Schedules that compute gradients of weights in passes of their own have neither ZeRO-2 nor ZeRO-3.
 
@@ -37,8 +37,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.compiled import compiled, inner
-from simulator.domain.plan import PlanTable, Schedule
-from simulator.layout.micro_batches import num_micro_batches
+from simulator.domain.plan import PlanTable
 from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaTraffic
 from simulator.step.beside_shards import (
@@ -51,6 +50,7 @@ from simulator.step.beside_shards import (
     WAITED_SCALE_UP,
     parts_beside_s,
 )
+from simulator.step.first_gathers import keeps_last_weights, shares_behind, shown_first_s
 from simulator.step.link_waits import OnLink
 from simulator.step.model_parts import ModelParts
 from simulator.step.parts import Part
@@ -60,8 +60,6 @@ from simulator.traffic.layer_collectives import CORE_SHARE, Directions
 ShownShards = tuple[Floats, Floats, Floats]
 """Forward, backward, and the reductions of groups beside passes, which hold up the update, if anything, all as means of a
 micro-batch, `(n, C)` each."""
-IS_WHOLE, IS_AHEAD, IS_BEHIND = range(3)
-"""What the first gather of a backward pass is: none, overlapped with the end of a forward pass, or behind a backward pass."""
 
 
 def shards_s(
@@ -75,7 +73,7 @@ def shards_s(
         traffic: that of every part, `(n, k)`; `None` where no design has a ZeRO stage of 2 or 3.
         cards: the collectives of parts on the cards where shards are there, too; `None`: there are none.
     """
-    forward_s, backward_s, groups_s = (np.zeros_like(parts.counts[Part.OUTPUT]) for _ in range(3))
+    forward_s, backward_s, groups_s, first_s = (np.zeros_like(parts.counts[Part.OUTPUT]) for _ in range(4))
     shown_s = forward_s, backward_s, groups_s
     if traffic is None:
         return shown_s
@@ -91,34 +89,13 @@ def shards_s(
         parts_beside_s(rank, parts, (traffic.forward_s, gathered_back_s + reduced_s), cards),
         (traffic.forward_s, gathered_back_s, reduced_s),
         (prefetch in ("both", "forward"), prefetch in ("both", "backward")),
-        first_gathers(rank.plans),
-        _shares_shown(rank),
+        (first_s, shares_behind(rank, groups_s.shape[1])),
         reduces_in_every_pass(rank.plans),
     )
+    if prefetch in ("both", "backward"):
+        first_s = shown_first_s(rank, first_s)
+    backward_s += np.where(keeps_last_weights(rank.plans)[:, None], 0.0, first_s)
     return shown_s
-
-
-def first_gathers(plans: PlanTable) -> Integers:
-    """Returns what the first gather of a backward pass is, `(n,)`.
-
-    For the backward pass that follows, FSDP keeps the weights of the root (`_post_forward_reshard`), torchtitan those of the
-    output layer, and DeepSpeed what is needed again soon (`stage3_max_reuse_distance`).
-    """
-    is_behind = plans.pipeline_schedule == Schedule.GPIPE.code
-    return np.where(plans.pipeline_parallel == 1, IS_WHOLE, np.where(is_behind, IS_BEHIND, IS_AHEAD))
-
-
-def _shares_shown(rank: Rank) -> Floats:
-    """Returns the share of the backward passes of a step whose first gather follows the previous pass at once, `(n,)`.
-
-    Of the m + p - 1 passes that are one behind the other, those on p - 1 stages come to a stage that waits: the last ones of
-    1F1B, the first ones of GPipe, where the first one of the last stage is ahead, too. Interleaved stages do not wait.
-    """
-    plans = rank.plans
-    num_passes = num_micro_batches(rank.workload, plans)
-    num_shown = np.where(first_gathers(plans) == IS_BEHIND, num_passes - 1.0, num_passes)
-    shares = num_shown / (num_passes + plans.pipeline_parallel - 1.0)
-    return np.asarray(np.where(plans.virtual_pipeline > 1, 1.0, shares))
 
 
 def reduces_in_every_pass(plans: PlanTable) -> Booleans:
@@ -133,15 +110,16 @@ def _add_shown(
     besides_s: Directions,
     traffic_s: tuple[Floats, Floats, Floats],
     prefetches: tuple[bool, bool],
-    first_gather: Integers,
-    share_shown: Floats,
+    firsts: tuple[Floats, Floats],
     reduces_always: Booleans,
 ) -> None:
     """Adds the exposed gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)`.
 
-    Counts of parts, in the order of the model, are `(k, n, C)`. `reduces_always` says whether gradients are reduced in every
-    micro-batch.
+    Counts of parts, in the order of the model, are `(k, n, C)`. `firsts` are the exposed first gathers of backward passes, to
+    be filled, and the share of them that follow a backward pass, `(n, C)` each. `reduces_always` says whether gradients are
+    reduced in every micro-batch.
     """
+    firsts_s, shares_behind = firsts
     gathers_s, gathers_back_s, reductions_s = traffic_s
     order = np.arange(len(counts))
     for row in range(shown_s[0].shape[0]):
@@ -151,8 +129,9 @@ def _add_shown(
             continue
         none = np.zeros_like(reduce_s)
         for chunk in range(shown_s[0].shape[1]):
-            if chunk > 0 and _is_alike(counts, row, chunk):
-                for shown in shown_s:
+            behind = shares_behind[row, chunk]
+            if chunk > 0 and behind == shares_behind[row, chunk - 1] and _is_alike(counts, row, chunk):
+                for shown in (*shown_s, firsts_s):
                     shown[row, chunk] = shown[row, chunk - 1]
                 continue
             number = counts[:, row, chunk]
@@ -161,15 +140,13 @@ def _add_shown(
             last = _last(number)
             if last < 0:
                 continue
-            back_s = gather_back_s[last]
-            if first_gather[row] == IS_WHOLE:
-                back_s = 0.0
-            elif prefetches[1]:
-                is_ahead = first_gather[row] == IS_AHEAD
-                back_s = share_shown[row] * (_shown_s(ahead_s[:, last], back_s) if is_ahead else back_s)
+            first_s = gather_back_s[last]
+            if prefetches[1]:
+                first_s = behind * first_s + (1.0 - behind) * _shown_s(ahead_s[:, last], first_s)
+            firsts_s[row, chunk] = first_s
             if reduces_always[row]:
                 is_back = True
-                back_s += _pass_s(
+                back_s = _pass_s(
                     order[::-1], number, back_beside_s, gather_back_s, reduce_s, prefetches[1], is_back
                 )
             else:
@@ -177,7 +154,7 @@ def _add_shown(
                 both_s = _together_s(number, back_beside_s, ahead_s)
                 group_s = np.sum(number * reduce_s)
                 held_up_s = _held_up_s(both_s, group_s)
-                back_s += held_up_s
+                back_s = held_up_s
                 shown_s[2][row, chunk] += _among_passes_s(both_s, group_s, held_up_s)
             shown_s[1][row, chunk] += back_s
 

@@ -30,8 +30,9 @@ from simulator.deep.plans.plan_traffic import After, PlanTraffic
 from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 from simulator.layout.weight_gathers import regathers
 from simulator.pipeline.shape import PipelineShape, stage_of
+from simulator.step.first_gathers import follows_forward, keeps_last_weights
 from simulator.step.parts import Part
-from simulator.step.shard_passes import IS_AHEAD, IS_WHOLE, first_gathers, reduces_in_every_pass
+from simulator.step.shard_passes import reduces_in_every_pass
 from simulator.table import Integers
 from simulator.traffic.layer_collectives import CORE_SHARE
 
@@ -184,7 +185,7 @@ class Shards:
         traffic_s = self._reduction_s(kinds[place - 1]) if place and not waits else 0.0
         if place + 1 < len(kinds):
             return traffic_s + self._prefetched_s(kinds[place + 1], self._direction)
-        is_ahead = self._direction == FORWARD and first_gathers(self.parts.rank.plans)[0] == IS_AHEAD
+        is_ahead = self._direction == FORWARD and follows_forward(self.parts.rank.plans)[0]
         return traffic_s + (self._prefetched_s(kinds[place], BACKWARD) if is_ahead else 0.0)
 
     def end_pass(self, after: After) -> After:
@@ -266,9 +267,7 @@ class Shards:
     def _is_whole(self, kind: Part) -> bool:
         """Whether a part's weights are still gathered from the forward pass that has just ended."""
         return (
-            self._direction > 0
-            and kind is Part.OUTPUT
-            and first_gathers(self.parts.rank.plans)[0] == IS_WHOLE
+            self._direction > 0 and kind is Part.OUTPUT and bool(keeps_last_weights(self.parts.rank.plans)[0])
         )
 
     def _prefetched_s(self, kind: Part, direction: int) -> float:

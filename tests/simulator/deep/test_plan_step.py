@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.deep_plans import GRID, grid_line, size_cases, size_cells
+from simulator import catalog
 from simulator.deep.plans.plan_breakdown import BUCKETS, plan_breakdown
 from simulator.deep.plans.plan_cluster import Faults, PlanCluster
 from simulator.deep.plans.plan_collectives import Group, Operation, ring
@@ -20,6 +21,7 @@ from simulator.deep.plans.plan_step import PlanStep, parts_and_shape, plan_step
 from simulator.deep.playing.waits import waits
 from simulator.domain.blocks import LatentAttention, MixtureOfExperts
 from simulator.domain.hardware import Precision
+from simulator.domain.lora import Lora
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import SPLIT_BACKWARD, TO_AND_FRO, Plan, Recompute, Schedule
 from simulator.errors import InputError
@@ -143,6 +145,25 @@ class TestDepths:
         workload = training(model, sequence_length=2048, global_batch_size=2 * batch)
         step = plan_step(job_of(workload), plan_of(pipeline=pipeline, data=16, zero=3))
         assert abs(_difference(step)) < 0.025
+
+    @pytest.mark.parametrize(
+        ("model", "sequence", "plan", "num_micro_batches"),
+        [
+            # Where forward passes hid all of them: 11 and 4 % apart.
+            ("llama-3.1-70b", 4096, plan_of(pipeline=4, virtual=3, data=8, zero=3), 4),
+            ("llama-3.1-70b", 4096, plan_of(pipeline=4, virtual=3, data=8, zero=3), 16),
+            # Where the last stage showed no more of its output layer than others of their layers: 3 % apart.
+            ("llama-3.1-8b", 1024, plan_of(pipeline=4, data=16, zero=3, schedule=Schedule.GPIPE), 4),
+        ],
+    )
+    def test_first_gathers_of_backward_passes_show_behind_backward_passes(
+        self, model: str, sequence: int, plan: Plan, num_micro_batches: int
+    ) -> None:
+        shape = catalog.model(model).model_copy(update={"num_layers": 12})
+        batch = plan.data_parallel * num_micro_batches
+        workload = training(shape, sequence_length=sequence, global_batch_size=batch)
+        job = job_of(changed(workload, lora=Lora(rank=16)), rented("h100-pcie-80gb"))
+        assert abs(_difference(plan_step(job, plan))) < 0.01
 
     @pytest.mark.parametrize(
         ("model", "sequence", "plan", "most"),

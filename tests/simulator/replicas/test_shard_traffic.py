@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.domain.model import WeightPrefetch
-from simulator.domain.plan import Plan, Schedule
+from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 from simulator.layers.layer_costs import dense_layer
 from simulator.layers.model_ends import embedding, output_layer
@@ -22,10 +22,7 @@ from simulator.layout.trained_weights import StepWeights
 from simulator.machine.network import all_gather_s, reduce_scatter_s
 from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaGroup, ReplicaTraffic
-from simulator.step.model_parts import ModelParts
-from simulator.step.shard_passes import shards_s
 from simulator.step.step import StepTable, simulate_step
-from simulator.table import Floats
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 NUM_LAYERS = 8
@@ -189,25 +186,6 @@ def test_stages_in_the_middle_of_a_pipeline_wait_for_their_first_layer() -> None
     first, second, *_ = model_parts(rank_of(plan_of(data=8, zero=3), 8), 3)
     hidden_s = layer - beside_s(first.forward_s, layer) + output - beside_s(second.forward_s, output)
     assert shown_s("backward") - shown_s("both") == pytest.approx(hidden_s)
-
-
-@pytest.mark.parametrize("num_micro_batches", [1, 8])
-def test_the_first_gather_of_a_backward_pass_waits_for_the_one_before_under_gpipe(
-    num_micro_batches: int,
-) -> None:
-    def backward_s(schedule: Schedule) -> Floats:
-        plan = plan_of(pipeline=4, data=8, zero=3, schedule=schedule)
-        rank = rank_of(plan, num_micro_batches)
-        parts = ModelParts.of(rank, split_layers(MODEL, rank.plans))
-        return shards_s(rank, parts, ReplicaTraffic.of(rank, parts.weights), None)[1].ravel()
-
-    # Two layers a stage; the last one ends with the output layer.
-    layer, output = model_parts(rank_of(plan_of(data=8, zero=3), 1), 3)[-2:]
-    lasts = [layer, layer, layer, output]
-    behind, ahead = ((num_micro_batches - less) / (num_micro_batches + 3) for less in (1, 0))
-    found_s = backward_s(Schedule.GPIPE) - backward_s(Schedule.ONE_F_ONE_B)
-    expected_s = [behind * last.gather_s - ahead * beside_s(last.forward_s, last.gather_s) for last in lasts]
-    np.testing.assert_allclose(found_s, expected_s, rtol=1e-9)
 
 
 def test_gradients_of_a_plain_pipeline_are_reduced_once_layer_by_layer() -> None:
