@@ -48,8 +48,8 @@ class Ownership(Record):
     staff_usd_per_year: float = Field(default=0.0, ge=0, le=MOST_STAFF_USD_PER_YEAR)
     """Staff who run the cluster, unless included in `maintenance_fraction_per_year`."""
     replaced_gpus_per_node_failure: float = Field(default=0.5, ge=0, le=100)
-    """Accelerators that one failure of a node destroys: at most 148 faulty GPUs and 72 faulty memories in 419 failures
-    of Llama 3's run (arXiv 2407.21783, table 5); some of them only needed a reset."""
+    """Accelerators that are replaced after one failure of a node, an estimate. Llama 3's run had 148 faulty GPUs and 72 faulty
+    memories in 419 failures of any kind (arXiv 2407.21783, table 5); how many of them were replaced is not published."""
     building_kgco2e_per_gpu: float = Field(default=109.0, ge=0, le=1e5)
     """Making of building, power and cooling plant, as counted for one TPU (arXiv 2502.01671), over
     `facility_lifetime_years`."""
