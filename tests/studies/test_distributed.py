@@ -50,8 +50,9 @@ def client_of(cluster: Cluster) -> Client:
 
 
 def process_ids(cluster: Cluster) -> list[int]:
-    """The process of every worker."""
+    """The processes of both workers; one that was killed before is back first."""
     with client_of(cluster) as client:
+        client.wait_for_workers(2, timeout=60)
         return list(client.run(os.getpid).values())
 
 
