@@ -92,11 +92,8 @@ def _not_on_front(job: Job, front: Evaluation) -> list[str]:
     absent = [name for name in names if name not in taken]
     if not absent:
         return []
-    names_text = " or ".join(absent)
-    return [
-        f"No design on the front has {names_text}: each one found violates a limit, or gains next to nothing over another "
-        "in any objective."
-    ]
+    why = "each one found violates a limit, or gains next to nothing over another in any objective"
+    return [f"No design on the front has {' or '.join(absent)}: {why}."]
 
 
 def _method(job: Job, num_front: int) -> str:
