@@ -17,38 +17,29 @@ from studies.files.design_log import read_designs
 from tests.planner.report_studies import answered, drawn, large
 from tests.planner.report_window import opened, picture, place_of
 
-COUNT_SQUARES = """() => {
-  const before = CanvasRenderingContext2D.prototype.fillRect;
-  window.numSquares = 0;
+KEEP_DRAWN = """() => {
+  const { clearRect, fillRect, fillText } = CanvasRenderingContext2D.prototype;
+  const isPicture = (context) => context.canvas.id === "cloud";
+  window.drawn = { numSquares: 0, texts: [] };
+  CanvasRenderingContext2D.prototype.clearRect = function (...place) {
+    if (isPicture(this)) window.drawn = { numSquares: 0, texts: [] };
+    return clearRect.apply(this, place);
+  };
   CanvasRenderingContext2D.prototype.fillRect = function (x, y, width, height) {
     const box = this.canvas.getBoundingClientRect();
     const across = x + width / 2, down = y + height / 2;
     const isInside = across >= 70 && across <= box.width - 36 && down >= 26 && down <= box.height - 44;
-    if (this.canvas.id === "cloud" && isInside) window.numSquares += 1;
-    return before.call(this, x, y, width, height);
+    if (isPicture(this) && isInside) window.drawn.numSquares += 1;
+    return fillRect.call(this, x, y, width, height);
   };
-}"""
-"""Counts the squares that designs are drawn as, within the margins of the picture."""
-KEEP_TEXTS = """() => {
-  const before = CanvasRenderingContext2D.prototype.fillText;
-  window.texts = [];
-  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
-    if (this.canvas.id === "cloud") window.texts.push(text);
-    return before.call(this, text, x, y);
-  };
-}"""
-"""Keeps what is written on the picture."""
-KEEP_PLACES = """() => {
-  const before = CanvasRenderingContext2D.prototype.fillText;
-  window.places = [];
   CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
     const { width } = this.measureText(text);
     const left = x - { left: 0, center: width / 2, right: width }[this.textAlign];
-    if (this.canvas.id === "cloud") window.places.push({ text, left, right: left + width, y });
-    return before.call(this, text, x, y);
+    if (isPicture(this)) window.drawn.texts.push({ text, left, right: left + width, y });
+    return fillText.call(this, text, x, y);
   };
 }"""
-"""Keeps where what is written on the picture begins and ends, in pixels."""
+"""Keeps what is on the picture since it was last cleared: squares of designs within its margins, and texts in pixels."""
 TIMES = {"days", "h", "min"}
 NEXT_FRAME = "new Promise(requestAnimationFrame)"
 """Settled when the page has drawn what was chosen."""
@@ -132,13 +123,13 @@ def test_numbers_on_an_axis_are_round_in_the_unit_that_is_shown(
     """Equal steps of 1, 2, 2.5 or 5 times a power of ten, all of one unit."""
     with opened(browser) as page:
         page.locator("#log-scale").set_checked(False)
-        page.evaluate(KEEP_TEXTS)
+        page.evaluate(KEEP_DRAWN)
         page.locator("#axis-y").select_option("carbon_kgco2e")
         page.locator("#axis-x").select_option(key)
-        page.evaluate("() => { window.texts = []; }")
         page.locator("#show-broken").uncheck()
         page.evaluate(NEXT_FRAME)
-        shown = ["1 days" if text == "1 day" else text for text in page.evaluate("() => window.texts")]
+        texts = [each["text"] for each in page.evaluate("() => window.drawn.texts")]
+        shown = ["1 days" if text == "1 day" else text for text in texts]
     found = [text.split(" ") for text in shown if text.split(" ")[-1] in units]
     assert len({unit for _, unit in found}) == 1
     numbers = sorted({float(number) for number, _ in found})
@@ -152,16 +143,15 @@ def test_numbers_on_an_axis_are_round_in_the_unit_that_is_shown(
 @pytest.mark.parametrize("width", [400, 1400])
 def test_no_number_of_an_axis_is_cut_or_overlaps_another(browser: Browser, width: int) -> None:
     with opened(browser, width=width) as page:
-        page.evaluate(KEEP_PLACES)
+        page.evaluate(KEEP_DRAWN)
         for key in ("carbon_kgco2e", "energy_kwh", "time_to_train_days"):
             for is_log in (True, False):
                 page.locator("#log-scale").set_checked(is_log)
                 page.locator("#axis-x").select_option(key)
                 page.locator("#axis-y").select_option(key)
-                page.evaluate("() => { window.places = []; }")
                 page.locator("#show-broken").click()
                 page.evaluate(NEXT_FRAME)
-                places = page.evaluate("() => window.places")
+                places = page.evaluate("() => window.drawn.texts")
                 assert min(each["left"] for each in places) >= 0.0
                 for y in {each["y"] for each in places}:
                     line = sorted((each["left"], each["right"]) for each in places if each["y"] == y)
@@ -207,15 +197,14 @@ def test_the_picture_is_drawn_around_the_front_and_counts_what_lies_beyond(brows
 def test_what_is_drawn_and_what_lies_beyond_are_the_designs_on_the_page(browser: Browser) -> None:
     num_front = len(drawn().report.answer.front)
     with opened(browser) as page:
-        page.evaluate(COUNT_SQUARES)
+        page.evaluate(KEEP_DRAWN)
         page.locator("#show-far").check()
         page.locator("#num-beyond", has_text="All selected designs").wait_for()
-        assert page.evaluate("() => window.numSquares") == len(drawn().cloud) - num_front
-        page.evaluate("() => { window.numSquares = 0; }")
+        assert page.evaluate("() => window.drawn.numSquares") == len(drawn().cloud) - num_front
         page.locator("#show-far").uncheck()
         page.locator("#num-beyond", has_text="on this page lie outside the picture").wait_for()
         num_beyond = int(page.locator("#num-beyond").inner_text().split()[0].replace(",", ""))
-        assert page.evaluate("() => window.numSquares") == len(drawn().cloud) - num_front - num_beyond
+        assert page.evaluate("() => window.drawn.numSquares") == len(drawn().cloud) - num_front - num_beyond
         assert page.locator("#front-note").inner_text().count("On this page: ") == 1
 
 
