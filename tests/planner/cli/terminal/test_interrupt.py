@@ -111,7 +111,8 @@ def test_a_terminal_that_is_closed_ends_a_command_with_130() -> None:
         "import fcntl, sys, termios, time\nfrom planner.cli.commands import main\n"
         "from planner.one_design import simulated_design\n"
         "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
-        "def simulate_plan(*_, **__):\n    print('begun', file=sys.stderr)\n    time.sleep(60)\n"
+        "def simulate_plan(*_, **__):\n    print('begun', file=sys.stderr)\n"
+        "    for _ in range(600):\n        time.sleep(0.1)\n"  # a signal just before one sleep does not cut it short
         f"simulated_design.simulate_plan = simulate_plan\nsys.exit(main({[*SIMULATE, '--quiet']}))"
     )
 
