@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -118,14 +119,20 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def rooms_imported_by(path: Path) -> set[str]:
-    """Rooms that a module imports anywhere, inside functions and for the type checker, too."""
+@cache
+def outline(path: Path) -> tuple[str, tuple[ast.Import | ast.ImportFrom, ...]]:
+    """The docstring of a module, and what it imports anywhere: inside functions and for the type checker, too."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    imports = tuple(node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    return ast.get_docstring(tree) or "", imports
+
+
+def rooms_imported_by(path: Path) -> set[str]:
     found = set()
-    for node in ast.walk(tree):
+    for node in outline(path)[1]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{relative(path)} imports relatively"
             found.add(node.module or "")
     return {name.partition(".")[0] for name in found} & {*FLOORS, "tests", "benchmarks", "docs"}
@@ -152,8 +159,7 @@ def test_packages_of_a_room_import_downhill_only(room: str) -> None:
 
     def leads_uphill(path: Path) -> bool:
         package = path.relative_to(ROOT / room).parts[0] if path.is_relative_to(ROOT / room) else ""
-        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        names = [node.module or "" for node in outline(path)[1] if isinstance(node, ast.ImportFrom)]
         prefix = room.replace("/", ".") + "."
         packages = [name.removeprefix(prefix).partition(".")[0] for name in names if name.startswith(prefix)]
         return package in floor and any(floor.get(other, 0) > floor[package] for other in packages)
@@ -212,7 +218,7 @@ def test_messages_below_the_command_line_name_no_options() -> None:
     def names_options(path: Path) -> set[str]:
         text = path.read_text(encoding="utf-8")
         is_for_terminals = path.is_relative_to(ROOT / "planner" / "cli") or "import Console" in text
-        if is_for_terminals or relative(path) in PARTS_OF_COMMANDS:
+        if is_for_terminals or "--" not in text or relative(path) in PARTS_OF_COMMANDS:
             return set()
         texts = [each for each in texts_of(ast.parse(text)) if each != STUDY_OF_A_COMMAND]
         bare = re.sub(r"\b(?:capplan|mlflow) [a-z][^`;)]*", "", "\n".join(texts))
@@ -227,8 +233,9 @@ def test_every_argument_that_a_message_names_can_be_typed() -> None:
     }
     calls = [
         node
-        for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for text in (path.read_text(encoding="utf-8") for path in MODULES)
+        if "Argument(" in text
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Argument"
     ]
     named = {call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)}
@@ -239,8 +246,8 @@ def test_every_argument_that_a_message_names_can_be_typed() -> None:
 
 def test_no_module_imports_what_is_private_to_another() -> None:
     def pries(path: Path) -> bool:
-        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        names = [alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
+        imports = (node for node in outline(path)[1] if isinstance(node, ast.ImportFrom))
+        names = [alias.name for node in imports for alias in node.names]
         return any(name.startswith("_") and not name.endswith("__") for name in names)
 
     assert modules(pries) == []
@@ -248,8 +255,7 @@ def test_no_module_imports_what_is_private_to_another() -> None:
 
 def test_every_module_starts_with_the_question_that_it_answers() -> None:
     def asks_nothing(path: Path) -> bool:
-        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        first_paragraph = docstring.partition("\n\n")[0]
+        first_paragraph = outline(path)[0].partition("\n\n")[0]
         return "?" not in first_paragraph and not first_paragraph.startswith(QUESTION_WORDS)
 
     assert modules(asks_nothing) == []
