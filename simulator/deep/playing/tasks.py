@@ -8,11 +8,13 @@ many have. A task that is needed only `unless` another one has ended takes no ti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from simulator.compiled import compiled
 from simulator.errors import InputError, Problem, refusal
@@ -57,6 +59,7 @@ class TaskGraph:
         return self.labels[int(self.label[task])]
 
 
+Number = TypeVar("Number", np.float64, np.int64)
 _NO_EDGES = (np.empty(0, np.int64), np.empty(0, np.int64))
 _NO_TASKS = (np.empty(0), np.empty(0), *_NO_EDGES, np.empty(0, np.int64))
 
@@ -113,18 +116,19 @@ class TaskGraphBuilder:
             unless: tasks that make these superfluous if they have ended when these begin; `NONE`: nothing does.
         """
         named = self.names([label]) if isinstance(label, str) else label
-        columns = np.broadcast_arrays(duration_s, num_bytes, path, resource, named, unless, *after)
-        size = columns[0].size
+        figures, references = (duration_s, num_bytes), (path, resource, named, unless, *after)
+        shape = np.broadcast(*figures, *references).shape
+        size = math.prod(shape)
         self.require_room(size)
         numbers = np.arange(self._num_tasks, self._num_tasks + size)
-        duration, moved = (column.ravel().astype(np.float64) for column in columns[:2])
-        way, place, called, better, *before = (column.ravel().astype(np.int64) for column in columns[2:])
+        duration, moved = (_filled(each, shape, np.float64) for each in figures)
+        way, place, called, better, *before = (_filled(each, shape, np.int64) for each in references)
         self._columns.append((duration, moved, way, place, called))
         self._num_tasks += size
         if (better != NONE).any():
             self._unless.append((numbers, better))
         for predecessors in before:
-            self.add_edges(predecessors, numbers)
+            self._add_pairs(predecessors, numbers)
         return numbers
 
     def require_room(self, count: int) -> None:
@@ -135,10 +139,12 @@ class TaskGraphBuilder:
 
     def add_edges(self, before: ArrayLike, after: ArrayLike) -> None:
         """Makes tasks wait for others, pair by pair."""
-        pairs = np.broadcast_arrays(before, after)
-        first, second = (part.ravel().astype(np.int64, copy=False) for part in pairs)
+        shape = np.broadcast(before, after).shape
+        self._add_pairs(_filled(before, shape, np.int64), _filled(after, shape, np.int64))
+
+    def _add_pairs(self, first: Integers, second: Integers) -> None:
         is_edge = first != NONE
-        self._edges.append((first[is_edge], second[is_edge]))
+        self._edges.append((first, second) if is_edge.all() else (first[is_edge], second[is_edge]))
 
     def let_miss(self, tasks: ArrayLike, count: int) -> None:
         """Lets tasks begin when all but `count` of their predecessors have ended, whichever these are."""
@@ -196,6 +202,13 @@ class TaskGraphBuilder:
         for tasks, better in self._unless:
             found[tasks] = better
         return found
+
+
+def _filled(values: ArrayLike, shape: tuple[int, ...], kind: type[Number]) -> NDArray[Number]:
+    """Returns values broadcast to a shape, one behind the other; many graphs grow task by task, so that this is quick."""
+    filled = np.empty(shape, dtype=kind)
+    filled[...] = values
+    return filled.ravel()
 
 
 @compiled

@@ -19,7 +19,7 @@ from simulator.deep.collectives.collective_forms import Algorithm
 from simulator.deep.collectives.schedules import Collectives
 from simulator.deep.networks.routing import Paths, Router
 from simulator.deep.networks.topology import Topology
-from simulator.deep.playing.tasks import TaskGraph, TaskGraphBuilder
+from simulator.deep.playing.tasks import NONE, TaskGraph, TaskGraphBuilder
 from simulator.deep.traces.chakra import MOST_PROBLEMS, ChakraNode, CommType, NodeType
 from simulator.errors import InputError, Problem
 from simulator.table import Integers
@@ -78,24 +78,29 @@ class _Build:
     def add(self) -> None:
         """Adds all tasks."""
         self.graph.add_resources(len(self.ranks))
-        for rank, nodes in enumerate(self.ranks):
-            for node in nodes:
-                self._add_node(rank, node)
+        self._add_nodes()
         self._add_collectives()
         self._add_messages()
+        before, after = [], []
         for rank, nodes in enumerate(self.ranks):
             for node in nodes:
-                before = [self.ends[rank, other] for other in node.deps]
-                self.graph.add_edges(np.array(before, dtype=np.int64), self.begins[rank, node.id])
+                before += [self.ends[rank, other] for other in node.deps]
+                after += [self.begins[rank, node.id]] * len(node.deps)
+        self.graph.add_edges(before, after)
 
-    def _add_node(self, rank: int, node: ChakraNode) -> None:
-        """Adds what a node does by itself; traffic gets a begin task, to which flows are added later."""
-        if node.type is NodeType.COMP_NODE:
-            duration_s = node.duration_micros * MICROSECOND
-            (task,) = self.graph.add(node.name or "compute", duration_s=duration_s, resource=rank)
-        else:
-            (task,) = self.graph.add(node.name or "node")
-        self.begins[rank, node.id] = self.ends[rank, node.id] = int(task)
+    def _add_nodes(self) -> None:
+        """Adds what nodes do by themselves; traffic gets a begin task, to which flows are added later."""
+        labels, durations_s, resources, keys = [], [], [], []
+        for rank, nodes in enumerate(self.ranks):
+            for node in nodes:
+                computes = node.type is NodeType.COMP_NODE
+                labels.append(node.name or ("compute" if computes else "node"))
+                durations_s.append(node.duration_micros * MICROSECOND if computes else 0.0)
+                resources.append(rank if computes else NONE)
+                keys.append((rank, node.id))
+        tasks = self.graph.add(self.graph.names(labels), duration_s=durations_s, resource=resources)
+        self.begins = dict(zip(keys, tasks.tolist(), strict=True))
+        self.ends = self.begins.copy()
 
     def _add_collectives(self) -> None:
         problems = []

@@ -19,6 +19,8 @@ class WireError(ValueError):
 
 def varint(data: bytes, place: int) -> tuple[int, int]:
     """Returns the number at a place, and the place after it; raises `WireError` if there is none."""
+    if place < len(data) and data[place] < 0x80:  # as most numbers of a trace
+        return data[place], place + 1
     value = 0
     for position in range(_MOST_VARINT_BYTES):
         if place + position >= len(data):
