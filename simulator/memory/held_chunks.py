@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled
+from simulator.compiled import compiled, inner
 from simulator.domain.plan import Plan, PlanTable, Schedule, interleaved_groups
 from simulator.pipeline.shape import DUAL_PIPE_V, ONE_F_ONE_B, PipelineShape, num_directions, turns_back
 from simulator.pipeline.turns import fill_turns, turns_of_stages
@@ -103,7 +103,7 @@ def _moments(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> Integers:
     return np.asarray(held[~is_within.any(axis=1)])
 
 
-@compiled
+@inner
 def _shortened(shape: PipelineShape) -> PipelineShape:
     """Returns the shape with only `NUM_ROUNDS` rounds, and the last one where that is smaller."""
     m, group = shape.num_micro_batches, shape.group_size
@@ -139,7 +139,7 @@ def _fill_ratios(
                 ratios[place, row] = _ratio(shape, stages[place, row], chunk_bytes[row])
 
 
-@compiled
+@inner
 def _own_chunk(shape: PipelineShape, stage: int, place: int) -> int:
     """Returns one of the chunks of a stage, counted from 0."""
     if turns_back(shape.schedule) and place == 1:
@@ -147,7 +147,7 @@ def _own_chunk(shape: PipelineShape, stage: int, place: int) -> int:
     return stage + place * shape.num_stages
 
 
-@compiled
+@inner
 def _has_unlike_chunks(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> bool:
     least = most = chunk_bytes[stage]
     for place in range(1, shape.num_chunks // shape.num_stages):
@@ -156,7 +156,7 @@ def _has_unlike_chunks(shape: PipelineShape, stage: int, chunk_bytes: Floats) ->
     return bool(most - least > ALIKE_FRACTION * most)
 
 
-@compiled
+@inner
 def _ratio(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> float:
     v, mean = shape.num_chunks // shape.num_stages, 0.0
     for place in range(v):
@@ -168,7 +168,7 @@ def _ratio(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> float:
     return float(most_bytes / (num_held * mean)) if num_held > 0 else 1.0
 
 
-@compiled
+@inner
 def _in_turn(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> tuple[float, int]:
     """Peak bytes and chunks of a stage under 1F1B, which runs through each chunk N micro-batches at a time.
 
@@ -198,7 +198,7 @@ def _in_turn(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> tuple[flo
     return most_bytes, num_held
 
 
-@compiled
+@inner
 def _run(shape: PipelineShape, number: int) -> tuple[int, int]:
     """Returns the place of a pass's chunk within its stage, counted from 0, and how many passes in turn remain for it."""
     v, n = shape.num_chunks // shape.num_stages, shape.group_size
@@ -209,7 +209,7 @@ def _run(shape: PipelineShape, number: int) -> tuple[int, int]:
     return in_last_round // num_left, num_left - in_last_round % num_left
 
 
-@compiled
+@inner
 def _played(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> tuple[float, int]:
     """Peak for any order: a forward adds its chunk, the last operation of its backward releases it."""
     c, num_ways = shape.num_chunks, num_directions(shape.schedule)

@@ -26,11 +26,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled
+from simulator.compiled import compiled, inner
 from simulator.pipeline.shape import PipelineShape
 
 
-@compiled
+@inner
 def is_paired(shape: PipelineShape, chunk: int, micro_batch: int) -> bool:
     """Returns whether a forward is paired with a backward: that of micro-batch j - p through the other chunk of its stage."""
     p = shape.num_stages
@@ -39,7 +39,7 @@ def is_paired(shape: PipelineShape, chunk: int, micro_batch: int) -> bool:
     return micro_batch >= max(2 * p - 1 - chunk, p + 1)
 
 
-@compiled
+@inner
 def is_whole(shape: PipelineShape, chunk: int, micro_batch: int) -> bool:
     """Returns whether the result of a backward leaves after its weight gradients, which follow immediately."""
     p, m = shape.num_stages, shape.num_micro_batches
@@ -60,7 +60,7 @@ def leaves_with(shape: PipelineShape, kind: int, micro_batch: int) -> tuple[int,
     return kind, micro_batch
 
 
-@compiled
+@inner
 def num_paired(shape: PipelineShape, chunk: int) -> int:
     """Returns how many forwards of a chunk are paired with a backward of the other chunk."""
     p = shape.num_stages
@@ -81,7 +81,7 @@ def is_of_pair(shape: PipelineShape, kind: int, micro_batch: int) -> bool:
     )
 
 
-@compiled
+@inner
 def fill_dual_pipe_v(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -> None:
     """Writes the order of a stage; the two operations of a pair are adjacent."""
     p, c, m = shape.num_stages, shape.num_chunks, shape.num_micro_batches
@@ -112,7 +112,7 @@ def fill_dual_pipe_v(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int
             place += 1
 
 
-@compiled
+@inner
 def _repeat(turns: npt.NDArray[np.int32], place: int, number: int, kinds: npt.NDArray[np.int64]) -> int:
     """Writes a sequence of kinds repeatedly; returns the next place."""
     for _ in range(number):

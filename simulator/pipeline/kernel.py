@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled, compiled_uncounted, inlined
+from simulator.compiled import compiled, inlined, inner, inner_uncounted
 from simulator.pipeline.dual_pipe import num_paired
 from simulator.pipeline.order import (
     AWAITED,
@@ -59,7 +59,7 @@ def play_rows(batch: PipelineBatch, results: PipelineResults, rows: IntArray) ->
         first = last
 
 
-@compiled
+@inner
 def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) -> None:
     """Plays designs of one shape, as many at once as there are lanes.
 
@@ -96,7 +96,7 @@ def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) 
         first = last
 
 
-@compiled_uncounted
+@inner_uncounted
 def num_lanes_of(batch: PipelineBatch, row: int) -> int:
     """Returns 2 for a design that gathers parameters, else 1."""
     for chunk in range(batch.num_stages[row] * batch.num_chunks_per_stage[row]):
@@ -112,7 +112,7 @@ def play_lanes(order: PipelineOrder, lanes: Lanes) -> None:
     _play_operations(order.operations, lanes)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _play_operations(operations: npt.NDArray[np.int32], lanes: Lanes) -> None:
     """Plays operations in sequence, each in all lanes; the number of lanes is known to the compiler."""
     free_s, ends_s, num_lanes = lanes.free_s, lanes.ends_s, len(lanes.send_s)
@@ -161,7 +161,7 @@ def _play_routine(
         lanes.free_s[stage, lane] = end_s + lanes.wait_s[kind, lane]
 
 
-@compiled_uncounted
+@inner_uncounted
 def _play_first_forward(
     lanes: Lanes, stage: np.uint64, awaited: np.uint64, end: np.uint64, duration: np.uint64, kind: np.uint64
 ) -> None:
@@ -182,7 +182,7 @@ def _play_first_forward(
         lanes.free_s[stage, lane] = end_s + lanes.wait_s[kind, lane]
 
 
-@compiled_uncounted
+@inner_uncounted
 def _play_gradient(
     lanes: Lanes,
     sync_s: FloatArray,
@@ -225,7 +225,7 @@ def streamed_end_s(
     return max(consumer_free_s + consumer_s, first_piece_s, last_piece_s)
 
 
-@compiled_uncounted
+@inner_uncounted
 def _write_stage_ends(lanes: Lanes, ends_s: FloatArray, lane: int) -> None:
     """Writes when each stage has finished its last backward and all its gradient syncs; chunks are synced in model order."""
     for stage in range(len(lanes.last_end_s)):
@@ -235,7 +235,7 @@ def _write_stage_ends(lanes: Lanes, ends_s: FloatArray, lane: int) -> None:
             ends_s[lanes.stages[chunk]] += lanes.sync_s[chunk, lane]
 
 
-@compiled_uncounted
+@inner_uncounted
 def _write_results(
     batch: PipelineBatch,
     order: PipelineOrder,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled
+from simulator.compiled import compiled, inner
 from simulator.pipeline.dual_pipe import is_of_pair, is_paired, leaves_with, num_paired
 from simulator.pipeline.shape import DUAL_PIPE_V, PipelineShape, num_directions, stage_of
 from simulator.pipeline.turns import peaks_in_flight, turns_of_stages
@@ -69,7 +69,7 @@ def pipeline_order(shape: PipelineShape, keeps_every_end: bool, has_duration_eac
     return PipelineOrder(shape, operations, num_rows, peak_in_flight)
 
 
-@compiled
+@inner
 def mark_groups(order: PipelineOrder) -> None:
     """Marks the last backward of each chunk and group of micro-batches; the order is that of interleaved stages."""
     c, group_size, operations = order.shape.num_chunks, order.shape.group_size, order.operations
@@ -83,7 +83,7 @@ def mark_groups(order: PipelineOrder) -> None:
                 operations[place, OCCASION] = GROUP_GRADIENT
 
 
-@compiled
+@inner
 def _merged(
     shape: PipelineShape, turns: npt.NDArray[np.int32], num_slots: int, durations_of_kind: int
 ) -> npt.NDArray[np.int32]:
@@ -128,7 +128,7 @@ def _merged(
     return operations
 
 
-@compiled
+@inner
 def _num_meetings(shape: PipelineShape) -> int:
     """Returns the number of operations other than passes, one for each pair."""
     number = 0
@@ -137,7 +137,7 @@ def _num_meetings(shape: PipelineShape) -> int:
     return number
 
 
-@compiled
+@inner
 def _awaited_row(
     shape: PipelineShape,
     awaited_kinds: npt.NDArray[np.int64],
@@ -159,7 +159,7 @@ def _awaited_row(
     return int(1 + awaited * num_slots + (micro_batch & mask))
 
 
-@compiled
+@inner
 def _write_pass(
     shape: PipelineShape,
     operations: npt.NDArray[np.int32],
@@ -186,7 +186,7 @@ def _write_pass(
         operations[num, OCCASION] = LAST_GRADIENT
 
 
-@compiled
+@inner
 def _write(
     operations: npt.NDArray[np.int32],
     num: int,
@@ -201,7 +201,7 @@ def _write(
     operations[row, DURATION], operations[row, KIND], operations[row, OCCASION] = duration, kind, ROUTINE
 
 
-@compiled
+@inner
 def _awaited_kinds(shape: PipelineShape) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Returns, for every kind of operation, the kind that it waits for and whether that runs on another stage.
 

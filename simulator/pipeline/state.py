@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled, compiled_uncounted
+from simulator.compiled import compiled, compiled_uncounted, inner, inner_uncounted
 from simulator.pipeline.order import ALWAYS_THERE
 from simulator.pipeline.shape import DUAL_PIPE_V, PipelineShape, num_directions, stage_of
 
@@ -95,7 +95,7 @@ class Lanes(NamedTuple):
     """Shape (C, L)."""
 
 
-@compiled
+@inner
 def lanes_for(num_wanted: int) -> int:
     """Returns the number of lanes for this many designs: the fewest that hold them, or else `NUM_LANES` at a time."""
     if num_wanted <= TWO_LANES:
@@ -141,7 +141,7 @@ def new_lanes(
     return lanes
 
 
-@compiled_uncounted
+@inner_uncounted
 def reset(lanes: Lanes) -> None:
     """Resets every clock to the start of the step."""
     lanes.network_free_s[:] = 0.0

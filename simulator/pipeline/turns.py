@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled
+from simulator.compiled import compiled, inner
 from simulator.pipeline.dual_pipe import fill_dual_pipe_v
 from simulator.pipeline.shape import DUAL_PIPE_V, GPIPE, ZB_H1, ZB_V, PipelineShape, num_directions
 
@@ -46,7 +46,7 @@ def fill_turns(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -
         _fill_in_turn(shape, stage, turns)
 
 
-@compiled
+@inner
 def peaks_in_flight(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
     """Returns the most activations that each stage holds until they are no longer needed, `(P,)`, and most results of a chunk.
 
@@ -70,7 +70,7 @@ def peaks_in_flight(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> tuple
     return peaks, most_results
 
 
-@compiled
+@inner
 def _fill_in_turn(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -> None:
     """Writes the order of 1F1B, plain or interleaved, or of GPipe.
 
@@ -110,7 +110,7 @@ def _fill_in_turn(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]
                 backwards_left = backward_group
 
 
-@compiled
+@inner
 def _fill_zb_h1(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -> None:
     """Writes the order of ZB-H1: a weight gradient whenever more than `stage` of them are due, else as 1F1B."""
     c, m = shape.num_chunks, shape.num_micro_batches
@@ -131,7 +131,7 @@ def _fill_zb_h1(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) 
             num_weights += 1
 
 
-@compiled
+@inner
 def _fill_zb_v(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -> None:
     """Writes the order of ZB-V for at least 2p - 1 micro-batches, leaving out those that do not exist.
 
@@ -169,7 +169,7 @@ def _fill_zb_v(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -
             place = _append(turns, place, done, 2 * c + chunk, m)
 
 
-@compiled
+@inner
 def _append_backward(
     turns: npt.NDArray[np.int32],
     place: int,
@@ -183,7 +183,7 @@ def _append_backward(
     return int(_append(turns, place, done, 2 * num_chunks + chunk, num_micro_batches))
 
 
-@compiled
+@inner
 def _append(
     turns: npt.NDArray[np.int32], place: int, done: npt.NDArray[np.int64], kind: int, num_micro_batches: int
 ) -> int:

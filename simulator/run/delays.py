@@ -142,7 +142,8 @@ def _cases(runs: Runs, way_back: WayBack, up_time: UpTime, ahead_s: Floats) -> _
         back_s=way_back.total_s,
         attempts_s2=_attempts_s2(runs, way_back),
         ahead_s=ahead_s,
-        log_deviation=np.ascontiguousarray(runs.restart_log_deviation),
+        # A copy: a broadcast column of one run is contiguous but read-only, and the kernel would be compiled again for it.
+        log_deviation=np.array(runs.restart_log_deviation, order="C"),
     )
 
 
