@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from simulator import catalog
 from simulator.deep.collectives.collective_forms import Algorithm
 from simulator.deep.networks.described_network import RingNetwork
 from simulator.deep.networks.network_file import NetworkFile
@@ -11,13 +12,16 @@ from simulator.deep.plans.plan_cluster import Faults
 from simulator.deep.plans.plan_on_network import plan_on
 from simulator.deep.plans.plan_on_nodes import plan_on_nodes, regular_nodes
 from simulator.errors import InputError
-from tests.simulator.builders import changed, plan_of
+from tests.simulator.builders import changed, job_of, plan_of, training
 from tests.simulator.deep.plan_cases import LARGE, NODES, Case
 
-TENSOR = Case(job=LARGE["8b data"].job, plan=plan_of(tensor=8, data=4))
+EIGHT_LAYERS = catalog.model("llama-3.1-8b").model_copy(update={"num_layers": 8})
+SHORT = job_of(training(EIGHT_LAYERS, sequence_length=8192, global_batch_size=16))
+"""Four micro-batches of each of four replicas."""
+TENSOR = Case(job=SHORT, plan=plan_of(tensor=8, data=4))
 CASES = {
     "tensor": TENSOR,
-    "pipeline": Case(job=LARGE["8b data"].job, plan=plan_of(tensor=4, pipeline=2, data=4)),
+    "pipeline": Case(job=SHORT, plan=plan_of(tensor=4, pipeline=2, data=4)),
     "data": LARGE["8b data"],
     "keys gathered": LARGE["8b keys gathered"],
 }
