@@ -17,15 +17,23 @@ from simulator.deep.traces.chakra_files import read_chakra
 from simulator.errors import InputError
 from simulator.units import MICROSECOND
 from tests.simulator.builders import job_of, plan_of, training
-from tests.simulator.deep.plan_cases import FEW
+from tests.simulator.deep.plan_cases import FEW, Case
 
 ASTRA = Path(__file__).parents[2] / "data" / "astra"
 CASES = ("tensor", "sharded weights", "pipeline", "interleaved", "zb-h1", "context", "experts on two nodes")
 
 
+def _of_four_micro_batches(case: Case) -> Case:
+    """Returns a step of at most four micro-batches of each replica."""
+    workload = case.job.workload
+    batch = min(workload.global_batch_size, 4 * case.plan.data_parallel)
+    short = workload.model_copy(update={"global_batch_size": batch})
+    return Case(job=case.job.model_copy(update={"workload": short}), plan=case.plan)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_read_back_and_played_it_takes_as_long(name: str, tmp_path: Path) -> None:
-    case = FEW[name]
+    case = _of_four_micro_batches(FEW[name])
     export = export_plan(case.job, case.plan)
     export.write(tmp_path, "step")
     topology = switch(case.plan.num_gpus, 50e9, 1e-6)
