@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -60,6 +61,13 @@ def _difference(step: PlanStep) -> float:
     return step.step_time_s / float(step.fast.step_time_s[0]) - 1.0
 
 
+@cache
+def _of_grid(name: str) -> tuple[str, float]:
+    """Line of the page, and difference of the depths, of one plan."""
+    step = _step(GRID[name])
+    return grid_line(name, GRID[name], step), _difference(step)
+
+
 def _inner(items: Items) -> list[Beside]:
     """All work with traffic beside it, however deep."""
     found = [each for each in items if isinstance(each, Beside)]
@@ -69,11 +77,13 @@ def _inner(items: Items) -> list[Beside]:
 class TestDepths:
     @pytest.mark.parametrize("name", LARGE)
     def test_a_step_of_seconds_differs_by_less_than_one_percent(self, name: str) -> None:
-        assert abs(_difference(_step(LARGE[name]))) < LARGE_DIFFERENCE
+        _, difference = _of_grid(name)
+        assert abs(difference) < LARGE_DIFFERENCE
 
     @pytest.mark.parametrize("name", GRID)
     def test_the_page_on_the_deep_depth_has_what_is_played(self, name: str) -> None:
-        assert grid_line(name, GRID[name], _step(GRID[name])) in PAGE.read_text(encoding="utf-8").splitlines()
+        line, _ = _of_grid(name)
+        assert line in PAGE.read_text(encoding="utf-8").splitlines()
 
     def test_the_page_has_the_tasks_of_today(self) -> None:
         lines = PAGE.read_text(encoding="utf-8").splitlines()
