@@ -113,7 +113,7 @@ def test_more_of_any_rate_never_makes_a_step_longer(
     assert fast <= slow * (1.0 + ROUNDING)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     workload=workloads(),
     plan=layouts(),
@@ -150,7 +150,7 @@ def test_blocks_side_by_side_never_make_a_step_longer_nor_keep_more(
     assert parallel.summary.peak_memory_bytes[0] <= serial.summary.peak_memory_bytes[0] * (1.0 + ROUNDING)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(workload=workloads(), plan=layouts(), imbalance=st.none() | st.floats(1.0, 3.0))
 def test_no_step_beats_the_peak_and_its_parts_are_all_of_it(
     workload: Workload, plan: Plan, imbalance: float | None

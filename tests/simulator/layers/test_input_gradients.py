@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from simulator import catalog
 from simulator.deep.plans.plan_items import LENT, works_of
 from simulator.deep.plans.plan_step import parts_and_shape, plan_step
 from simulator.domain.hardware import Precision
@@ -241,9 +242,10 @@ def test_nothing_hides_where_there_is_no_such_product_or_all_is_in_pieces(
 @pytest.mark.parametrize("has_sequence_parallel", [True, False])
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "deepseek-v2", "deepseek-v3"])
 def test_both_depths_hide_as_much(model: str, has_sequence_parallel: bool) -> None:
-    workload = changed(training(model, global_batch_size=16), has_sequence_parallel=has_sequence_parallel)
-    if model == "deepseek-v3":
-        workload = changed(workload, model=changed(workload.model, num_mtp_layers=1))
+    shape = catalog.model(model).model_copy(
+        update={"num_layers": 8, "num_mtp_layers": int(model == "deepseek-v3")}
+    )
+    workload = changed(training(shape, global_batch_size=4), has_sequence_parallel=has_sequence_parallel)
     plan = plan_of(tensor=8, data=2, expert=8 if workload.model.experts else 1)
     steps = [plan_step(job_of(each), plan) for each in (one_by_one(workload), workload)]
     behind, beside = (step.step_time_s / float(step.fast.step_time_s[0]) for step in steps)
