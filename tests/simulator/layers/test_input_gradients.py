@@ -245,7 +245,7 @@ def test_both_depths_hide_as_much(model: str, has_sequence_parallel: bool) -> No
     shape = catalog.model(model).model_copy(
         update={"num_layers": 8, "num_mtp_layers": int(model == "deepseek-v3")}
     )
-    workload = changed(training(shape, global_batch_size=4), has_sequence_parallel=has_sequence_parallel)
+    workload = changed(training(shape, global_batch_size=16), has_sequence_parallel=has_sequence_parallel)
     plan = plan_of(tensor=8, data=2, expert=8 if workload.model.experts else 1)
     steps = [plan_step(job_of(each), plan) for each in (one_by_one(workload), workload)]
     behind, beside = (step.step_time_s / float(step.fast.step_time_s[0]) for step in steps)
