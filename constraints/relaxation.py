@@ -113,10 +113,9 @@ class LeastValues:
         """An answer that is already known: the least value under some of these limits, if its design keeps them all."""
         job = self._under(others)
         for (known_name, known_others), known in self._known.items():
-            if known_name == name and known is not None and known_others < others:
-                design = judge(job, known.design.plans, known.design.outcomes)
-                if design.is_feasible[0]:
-                    return replace(known, design=design)
+            is_under_fewer = known_name == name and known_others < others
+            if is_under_fewer and known is not None and _keeps_limits(job, known.design):
+                return replace(known, design=_judged_under(job, known.design))
         return None
 
     def _under(self, others: Collection[str]) -> Job:
@@ -125,12 +124,12 @@ class LeastValues:
 
     def _known_best(self, job: Job, name: str) -> _Best:
         """The best design found for the same quantity under other limits that also keeps the limits of the job."""
-        best: _Best = None
-        for known in [value for key, value in self._known.items() if key[0] == name and value is not None]:
-            design = judge(job, known.design.plans, known.design.outcomes)
-            if design.is_feasible[0] and (best is None or known.value < best[0]):
-                best = known.value, design
-        return best
+        known = [value for key, value in self._known.items() if key[0] == name and value is not None]
+        kept = [least for least in known if _keeps_limits(job, least.design)]
+        if not kept:
+            return None
+        best = min(kept, key=lambda least: least.value)
+        return best.value, _judged_under(job, best.design)
 
     def nearest_design(self) -> Evaluation | None:
         """Returns the design with the least total excess over its limits, one row; `None` where none fits memory or ends.
@@ -192,6 +191,17 @@ class _Aim:
     """Value of each design, `(n,)`; infinite for designs that do not count."""
     least_of: Callable[[Evaluation], Floats]
     """Lower bound on that value with another checkpoint interval, `(n,)`."""
+
+
+def _keeps_limits(job: Job, design: Evaluation) -> bool:
+    """Whether a design that was found under other limits keeps those of the job; far cheaper than to score it again."""
+    values = limited_quantities(job, design.plans, design.scores, design.outcomes)
+    return all(excess_over(getattr(job.limits, name), value)[0] == 0.0 for name, value in values.items())
+
+
+def _judged_under(job: Job, design: Evaluation) -> Evaluation:
+    """The same design with its risks and excesses under the limits of the job."""
+    return judge(job, design.plans, design.outcomes)
 
 
 def _spared_together(listed: PlanTable, enough: Integers) -> list[PlanTable]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from functools import cache
 from itertools import combinations
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from constraints import relaxation
 from constraints.answers import NUM_INTERVALS
-from constraints.evaluation import Evaluation, evaluate, judge
+from constraints.evaluation import Evaluation, evaluate
 from constraints.limits import LIMIT_NAMES, check_limits, limited_quantities, with_limits
 from constraints.relaxation import LeastValues, rounded_up
 from constraints.space import Space, pruned_space
@@ -65,7 +66,8 @@ def looked_up(name: str) -> Callable[[Job, PlanTable], Evaluation]:
     def evaluated(job: Job, plans: PlanTable) -> Evaluation:
         rows = order[np.searchsorted(keys, plan_keys(plans), sorter=order)]
         assert are_same(plans, result.plans.take(rows)).all()
-        return judge(job, plans, result.outcomes.take(rows))
+        same = result.take(rows)  # whose scores depend on no limit, but for risks
+        return replace(same, excess=check_limits(job, plans, same.outcomes, same.scores))
 
     return evaluated
 
@@ -154,6 +156,16 @@ def test_a_least_value_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(calls) == num_calls
 
 
+def test_a_design_that_is_known_to_be_the_best_gets_the_risks_of_the_limits_that_it_keeps() -> None:
+    least = LeastValues(pruned_space(job_with(limits={"budget_usd": 1e6, "deadline_days": 1e4})))
+    first, again = least.of("budget_usd", ()), least.of("budget_usd", ("deadline_days",))
+    assert first is not None
+    assert again is not None
+    assert are_same(first.design.plans, again.design.plans).all()
+    assert np.isnan(first.design.scores.deadline_risk[0])
+    assert np.isfinite(again.design.scores.deadline_risk[0])
+
+
 def test_bounds_spare_most_of_the_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     simulated: list[int] = []
 
@@ -174,6 +186,7 @@ def test_where_many_spares_are_enough_few_numbers_of_them_are_simulated_together
         "micro_batch_sizes": [1],
         "zero_stages": [1],
         "checkpoint_schemes": ["async"],
+        "tensor_parallel": [4, 8],
         "num_refinements": 5,
     }
     failing = {"preset": "typical", "failures_per_1000_node_days": 1000}
