@@ -17,11 +17,14 @@ from constraints.interval_bounds import (
 )
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from constraints.limits import limited_quantities
+from objectives.scores import score
 from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
-from simulator.domain.plan import CheckpointScheme
+from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.run.energy import EnergyTable
 from simulator.run.wall_time import PARTS
+from simulator.simulate import simulate
+from simulator.table import Floats
 from tests.support import H100_BOUGHT, H100_RENTED, job_with
 
 SEARCH = {"checkpoint_schemes": list(CheckpointScheme), "zero_stages": [0, 1], "power_caps": [1.0, 0.6]}
@@ -55,21 +58,33 @@ JOBS: Mapping[str, Job] = {
     ),
 }
 INTERVALS_S = np.geomspace(1.0, 1e6, 40)
+NUM_DESIGNS = 100
+"""Designs of a job that are drawn."""
+
+
+def drawn_designs(job: Job, seed: int) -> PlanTable:
+    """Some designs of a job."""
+    designs = cross_run_knobs(job, enumerate_layouts(job))
+    return designs.take(np.random.default_rng(seed).choice(len(designs), NUM_DESIGNS, replace=False))
+
+
+def quantities(job: Job, plans: PlanTable) -> dict[str, Floats]:
+    """What limits bound, of simulated designs."""
+    outcomes = simulate(job, plans)
+    return limited_quantities(job, plans, score(job, plans, outcomes), outcomes)
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_no_interval_beats_it(name: str) -> None:
     job = JOBS[name]
-    designs = cross_run_knobs(job, enumerate_layouts(job))
-    designs = designs.take(np.random.default_rng(5).choice(len(designs), 200, replace=False))
+    designs = drawn_designs(job, seed=5)
     found = evaluate(job, designs)
     least = least_by_intervals(job, found)
     intervals_s = np.tile(INTERVALS_S, len(designs))
     plans = replace(
         designs.take(np.repeat(np.arange(len(designs)), len(INTERVALS_S))), checkpoint_interval_s=intervals_s
     )
-    others = evaluate(job, plans)
-    reached = limited_quantities(job, others.plans, others.scores, others.outcomes)
+    reached = quantities(job, plans)
     ends = found.outcomes.run.makes_progress
     assert ends.any()
     for limit, values in least.items():
@@ -81,16 +96,15 @@ def test_no_interval_beats_it(name: str) -> None:
 @pytest.mark.parametrize("name", JOBS)
 def test_where_it_says_so_no_number_of_spares_beats_it_either(name: str) -> None:
     job = JOBS[name]
-    designs = cross_run_knobs(job, enumerate_layouts(job))
-    designs = designs.take(np.random.default_rng(6).choice(len(designs), 200, replace=False))
+    designs = drawn_designs(job, seed=6)
     found = evaluate(job, replace(designs, num_spare_nodes=np.zeros_like(designs.num_spare_nodes)))
     holds = holds_with_any_spares(job, found)
     assert holds.any() != job.reliability.fails_during_restart
+    bounds = least_by_intervals(job, found)
     for num_spares in (1, 2, 5):
         plans = replace(found.plans, num_spare_nodes=np.full(len(designs), num_spares))
-        others = evaluate(job, plans)
-        reached = limited_quantities(job, plans, others.scores, others.outcomes)
-        for limit, least in least_by_intervals(job, found).items():
+        reached = quantities(job, plans)
+        for limit, least in bounds.items():
             assert (least <= reached[limit] * (1.0 + 1e-12))[holds].all(), limit
 
 

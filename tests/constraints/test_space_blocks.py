@@ -17,9 +17,11 @@ from studies.designs.plan_keys import are_same
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
 JOB = job_with(H100_RENTED, A100_RENTED, limits={"budget_usd": 6_000.0, "power_w": 1e9})
+ROWS_PER_BLOCK = 100
+"""Rows of the small blocks, of which there are dozens."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def whole() -> Space:
     """The space of the job in memory."""
     return pruned_space(JOB)
@@ -29,7 +31,7 @@ def whole() -> Space:
 def streamed(whole: Space, monkeypatch: pytest.MonkeyPatch) -> Space:
     """The same with small blocks, none of which stays in memory."""
     assert whole.in_memory is not None
-    monkeypatch.setattr(lattice, "ROWS_PER_BLOCK", 20)
+    monkeypatch.setattr(lattice, "ROWS_PER_BLOCK", ROWS_PER_BLOCK)
     monkeypatch.setattr(space, "MOST_IN_MEMORY", 100)
     return pruned_space(JOB)
 
@@ -41,7 +43,7 @@ def assert_same(first: PlanTable, second: PlanTable) -> None:
 
 def test_blocks_list_the_layouts_in_the_order_of_the_whole_table(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = enumerate_layouts(JOB)
-    monkeypatch.setattr(lattice, "ROWS_PER_BLOCK", 20)
+    monkeypatch.setattr(lattice, "ROWS_PER_BLOCK", ROWS_PER_BLOCK)
     blocks = list(layout_blocks(JOB))
     assert len(blocks) > 5
     assert_same(PlanTable.concatenate(blocks), whole)
@@ -99,8 +101,7 @@ def test_batches_are_the_designs_cut_into_equal_pieces(streamed: Space) -> None:
     assert_same(PlanTable.concatenate(batches), streamed.designs())
 
 
-def test_designs_can_be_taken_by_their_numbers() -> None:
-    whole = pruned_space(JOB)
+def test_designs_can_be_taken_by_their_numbers(whole: Space) -> None:
     numbers = np.random.default_rng(0).permutation(whole.num_designs)[:50]
     assert_same(whole.designs_at(numbers), whole.designs().take(numbers))
     assert len(whole.designs_at(numbers[:0])) == 0
