@@ -375,11 +375,11 @@ def test_both_ways_to_name_machines_at_once_are_refused(capsys: pytest.CaptureFi
 def test_parts_of_a_space_hold_each_of_its_designs_once_in_whatever_order_they_are_reduced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lattice, "ROWS_PER_BLOCK", 10)
-    monkeypatch.setattr(blocks, "DESIGNS_AT_ONCE", 50)
+    monkeypatch.setattr(lattice, "ROWS_PER_BLOCK", 40)
+    monkeypatch.setattr(blocks, "DESIGNS_AT_ONCE", 100)
     job = job_of()
     space = pruned_space(job)
-    parts = list(block_parts(space, 120))
+    parts = list(block_parts(space, 240))
     assert len({part.number for part in parts}) > 2
     assert len(parts) > len({part.number for part in parts})
     reducer = BlockWorker(job)

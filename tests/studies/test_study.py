@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 import numpy as np
@@ -12,12 +12,14 @@ from constraints.evaluation import Evaluation
 from constraints.layout import is_valid_layout
 from constraints.space import pruned_space
 from objectives.pareto import hypervolume
-from simulator.domain.job import Job
 from studies.designs.knobs import OUT_OF_BOUNDS, Knobs
 from studies.designs.plan_keys import are_same, plan_keys
 from studies.study import StudyResult
 from tests.studies.study_jobs import small_job, study, with_limits
 from tests.support import job_with
+
+FEW: Mapping[str, object] = {"tensor_parallel": [1, 2], "context_parallel": [1]}
+"""Settings with which the small job has two thousand layouts."""
 
 
 def all_of(parts: list[Evaluation]) -> Evaluation:
@@ -29,8 +31,16 @@ def exhaustive_study() -> tuple[StudyResult, list[Evaluation]]:
     return study(small_job())
 
 
-def front_values(job: Job, seed: int = 0) -> np.ndarray:
-    front = study(job, seed)[0].archive.front
+@cache
+def refined_study() -> tuple[StudyResult, list[Evaluation]]:
+    return study(small_job(num_refinements=12))
+
+
+@cache
+def front_values(limits: tuple[tuple[str, float], ...]) -> np.ndarray:
+    """The front of the job at full power under some limits."""
+    job = with_limits(small_job(power_caps=[1.0]), dict(limits))
+    front = study(job)[0].archive.front
     assert front is not None
     return front.objectives(job)
 
@@ -81,7 +91,7 @@ def test_nsga2_reaches_the_exhaustive_front_with_a_fraction_of_the_evaluations(s
 
 
 def test_the_same_seed_evaluates_the_same_designs_in_the_same_order() -> None:
-    job = small_job(algorithm="nsga2", max_evaluations=400, population_size=40, num_refinements=3)
+    job = small_job(**FEW, algorithm="nsga2", max_evaluations=400, population_size=40, num_refinements=3)
     first, second = (all_of(study(job, seed=5)[1]) for _ in range(2))
     for name, column in first.plans.columns().items():
         np.testing.assert_array_equal(column, getattr(second.plans, name))
@@ -89,7 +99,7 @@ def test_the_same_seed_evaluates_the_same_designs_in_the_same_order() -> None:
 
 
 def test_another_seed_tries_other_designs() -> None:
-    job = small_job(algorithm="nsga2", max_evaluations=200, population_size=40)
+    job = small_job(**FEW, algorithm="nsga2", max_evaluations=80, population_size=40)
     first, second = (all_of(study(job, seed)[1]).plans for seed in (1, 2))
     assert first.num_gpus.tolist() != second.num_gpus.tolist()
 
@@ -106,19 +116,18 @@ def test_a_stopped_search_keeps_what_it_evaluated(algorithm: str) -> None:
 @pytest.mark.parametrize("limit", ["budget_usd", "deadline_days", "power_w"])
 def test_removing_a_limit_never_makes_the_front_worse(limit: str) -> None:
     base = {"budget_usd": 60_000.0, "deadline_days": 20.0, "power_w": 160e3}
-    job = small_job(power_caps=[1.0])
-    tight = front_values(with_limits(job, base))
-    loose = front_values(with_limits(job, {name: value for name, value in base.items() if name != limit}))
+    tight = front_values(tuple(base.items()))
+    loose = front_values(tuple((name, value) for name, value in base.items() if name != limit))
     assert beaten(tight, by=loose).all()
 
 
 def test_refinement_only_adds_to_the_front_and_stays_between_its_bounds() -> None:
-    refined = small_job(num_refinements=8)
-    plain, (result, evaluated) = exhaustive_study()[0].archive.front, study(refined)
+    refined = small_job(num_refinements=12)
+    plain, (result, evaluated) = exhaustive_study()[0].archive.front, refined_study()
     assert plain is not None
     assert result.archive.front is not None
     assert beaten(plain.objectives(refined), by=result.archive.front.objectives(refined)).all()
-    tuned = all_of(evaluated[-8:]).plans
+    tuned = all_of(evaluated[-12:]).plans
     assert (tuned.power_cap_fraction >= 0.6).all()
     assert (tuned.power_cap_fraction <= 1.0).all()
     assert np.isfinite(tuned.checkpoint_interval_s).all()
@@ -140,7 +149,7 @@ def test_refinement_evaluates_no_design_that_the_search_has_evaluated(
 
 
 def test_lowering_the_power_cap_trades_time_for_energy() -> None:
-    front = study(small_job(num_refinements=12))[0].archive.front
+    front = refined_study()[0].archive.front
     assert front is not None
     capped = front.plans.power_cap_fraction < 1.0
     assert capped.any()  # some capped design needs so much less energy that nothing beats it
