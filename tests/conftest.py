@@ -1,4 +1,4 @@
-"""What do all tests share? Hypothesis without deadlines, temporary files, a fresh MLflow store, and pictures drawn once."""
+"""What do all tests share? Hypothesis without deadlines, temporary files, an empty MLflow store, and a picture of each name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from planner.recommended.recommendation import Recommendation
 from planner.report import files
+from planner.report.build import DrawnReport, build_report
 from planner.report.data import Figure
 from planner.report.designs import DesignCloud
 from planner.report.plots import save_picture
+from planner.tracking import sending
+from simulator.domain.job import Job
 from studies.tracking.mlflow_session import mlflow_at
 
 # The first example compiles kernels, and machines that are shared are as slow as they like.
@@ -51,22 +55,42 @@ def uri(tmp_path: Path, empty_store: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def drawings() -> dict[tuple[object, ...], bytes]:
-    """Drawn pictures by their content."""
+def drawings() -> dict[str, bytes]:
+    """The first picture of each name."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def built_reports() -> dict[tuple[object, ...], DrawnReport]:
+    """Reports by what they are built from."""
     return {}
 
 
 @pytest.fixture
-def pictures_drawn_once(drawings: dict[tuple[object, ...], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws equal pictures only once: tests of a study's results need its pictures, but not drawn anew."""
+def pictures_drawn_once(
+    drawings: dict[str, bytes],
+    built_reports: dict[tuple[object, ...], DrawnReport],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Builds equal reports once for MLflow, and draws one picture of each name: tests of deliveries look at none of them."""
 
     def saved(figure: Figure, cloud: DesignCloud, path: Path) -> None:
-        columns = (cloud.design_id, cloud.broken, *cloud.numbers.values(), *cloud.codes.values())
-        shown = (path.suffix, repr(figure), *cloud.words.items(), *(column.tobytes() for column in columns))
-        if shown in drawings:
-            path.write_bytes(drawings[shown])
-        else:
+        if path.name not in drawings:
             save_picture(figure, cloud, path)
-            drawings[shown] = path.read_bytes()
+            drawings[path.name] = path.read_bytes()
+        path.write_bytes(drawings[path.name])
+
+    def built(job: Job, answer: Recommendation, cloud: DesignCloud) -> DrawnReport:
+        columns = (cloud.design_id, cloud.broken, *cloud.numbers.values(), *cloud.codes.values())
+        known = (
+            job.model_dump_json(),
+            answer.model_dump_json(),
+            repr(cloud.words),
+            *(one.tobytes() for one in columns),
+        )
+        if known not in built_reports:
+            built_reports[known] = build_report(job, answer, cloud)
+        return built_reports[known]
 
     monkeypatch.setattr(files, "save_picture", saved)
+    monkeypatch.setattr(sending, "build_report", built)

@@ -274,9 +274,8 @@ def test_a_store_that_is_away_is_one_error_and_the_journal_still_knows_of_the_de
 
 
 def test_a_study_that_a_store_has_lost_counts_as_delivered_only_once_it_is_there_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uri = f"sqlite:///{tmp_path}/removed.db"
     study = _delivered_to_a_removed_store(tmp_path, uri)
     monkeypatch.setattr(Sending, "finish", _fail)
     with pytest.raises(TrackingError, match="gone"):
