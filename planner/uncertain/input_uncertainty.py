@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
-from objectives.drawn_runs import UnsureDesigns
-from objectives.input_uncertainty import NUM_DRAWS, DrawnObjectives, draw_objectives
+from objectives.input_uncertainty import NUM_DRAWS, DrawnObjectives
 from planner.recommended.comparisons import DrawnDesign, DrawnFigure, InputUncertainty, Neighbours, Ordering
+from planner.uncertain.drawn_front import drawn_front
 from planner.uncertain.sensitivity import front_tornado
 from planner.uncertain.uncertainty import share_within
 from simulator.domain.job import Job
@@ -27,9 +27,8 @@ def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, s
     """Returns the results of the recommended design, a row of the front, over draws of the inputs."""
     rows, best = _drawn_rows(job, front, row)
     values = front.objectives(job)
-    part = front.take(rows)
-    unsure = UnsureDesigns.of(job, part.plans, part.outcomes, part.scores)
-    drawn = draw_objectives(unsure, seed=seed)
+    part = front if len(rows) == len(front) else front.take(rows)
+    unsure, drawn = drawn_front(job, part, seed)
     place = int(np.searchsorted(rows, row))
     designs = _designs(job, drawn, ids[rows])
     bars = front_tornado(unsure, ids[rows])

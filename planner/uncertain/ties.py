@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from objectives.drawn_runs import UnsureDesigns
-from objectives.input_uncertainty import draw_objectives
 from planner.recommended.comparisons import SURE_FRACTION
+from planner.uncertain.drawn_front import drawn_front
 from simulator.domain.job import Job
 from simulator.table import Booleans, Floats, Integers
 
@@ -29,9 +28,13 @@ def tied_designs(job: Job, front: Evaluation, row: int, seed: int) -> Booleans:
     """
     is_tied = np.zeros(len(front), dtype=np.bool_)
     others = _nearest_first(job, front, row)
+    if 0 < len(others) < BATCH:  # as many as `input_uncertainty_of` draws, too
+        is_tied[others] = _tied(drawn_front(job, front, seed)[1].values, row, others)
+        return is_tied
     for start in range(0, len(others), BATCH):
         batch = others[start : start + BATCH]
-        found = _tied_with_first(job, front.take(np.concatenate([[row], batch])), seed)
+        _, drawn = drawn_front(job, front.take(np.concatenate([[row], batch])), seed)
+        found = _tied(drawn.values, 0, np.arange(1, len(batch) + 1))
         is_tied[batch] = found
         if not found.any():
             break
@@ -47,11 +50,9 @@ def _nearest_first(job: Job, front: Evaluation, row: int) -> Integers:
     return np.asarray(order[order != row])
 
 
-def _tied_with_first(job: Job, part: Evaluation, seed: int) -> Booleans:
-    """Which rows behind the first are tied with it, `(n - 1,)`."""
-    unsure = UnsureDesigns.of(job, part.plans, part.outcomes, part.scores)
-    values = draw_objectives(unsure, seed=seed).values
-    return np.asarray(~surely_ordered(values[:, 1:], values[:, :1]).any(axis=1))
+def _tied(values: Floats, row: int, others: Integers) -> Booleans:
+    """Which of the others are tied with a row, by draws `(r, n, k)`."""
+    return np.asarray(~surely_ordered(values[:, others], values[:, row : row + 1]).any(axis=1))
 
 
 def surely_ordered(values: Floats, reference: Floats) -> Booleans:
