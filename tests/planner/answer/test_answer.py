@@ -27,6 +27,7 @@ from simulator.errors import InputError, StudyError, TrackingError
 from studies.files.design_log import read_designs
 from studies.progress import Progress
 from studies.tracking.tracker import StudyTracker
+from tests.planner.studies_run import stop_after
 from tests.studies.study_jobs import small_job, with_h100_rent, with_limits
 
 pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
@@ -34,9 +35,15 @@ pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def job() -> Job:
     return small_job(tensor_parallel=[1, 2], context_parallel=[1], num_refinements=4)
+
+
+@pytest.fixture(scope="module")
+def answered(job: Job) -> Recommendation:
+    """The answer to the job without limits."""
+    return answer_to(job)
 
 
 def answer_to(job: Job, **options: object) -> Recommendation:
@@ -54,8 +61,8 @@ def test_the_recommendation_is_on_the_front_and_keeps_every_limit(job: Job) -> N
         assert design.peak_memory_bytes <= design.memory_capacity_bytes
 
 
-def test_every_breakdown_sums_to_its_total(job: Job) -> None:
-    for design in answer_to(job).front:
+def test_every_breakdown_sums_to_its_total(answered: Recommendation) -> None:
+    for design in answered.front:
         assert sum(design.step_seconds.values()) == pytest.approx(design.step_time_s, rel=1e-9)
         assert sum(design.run_seconds.values()) == pytest.approx(design.time_to_train_days * 86400, rel=1e-9)
         assert sum(design.cost_parts_usd.values()) == pytest.approx(design.cost_usd, rel=1e-9)
@@ -91,8 +98,9 @@ def test_a_budget_that_is_too_small_is_proven_and_the_smallest_one_that_works_do
 def test_two_limits_in_conflict_are_both_named_and_each_relaxation_works() -> None:
     # H100 fast, A100 cheap.
     job = with_h100_rent(small_job(tensor_parallel=[1, 2], context_parallel=[1]), 8.0)
-    fastest = min(answer_to(job).front, key=lambda design: design.time_to_train_days)
-    cheapest = min(answer_to(job).front, key=lambda design: design.cost_usd)
+    front = answer_to(job).front
+    fastest = min(front, key=lambda design: design.time_to_train_days)
+    cheapest = min(front, key=lambda design: design.cost_usd)
     limits = {
         "budget_usd": cheapest.cost_usd * 1.001,
         "deadline_days": (fastest.time_to_train_days + cheapest.time_to_train_days) / 2,
@@ -104,8 +112,8 @@ def test_two_limits_in_conflict_are_both_named_and_each_relaxation_works() -> No
         assert answer_to(with_limits(job, {**limits, **relaxation.limits})).status == "recommended"
 
 
-def test_nsga2_that_finds_nothing_does_not_claim_a_proof(job: Job) -> None:
-    cheapest = min(answer_to(job).front, key=lambda design: design.cost_usd).cost_usd
+def test_nsga2_that_finds_nothing_does_not_claim_a_proof(job: Job, answered: Recommendation) -> None:
+    cheapest = min(answered.front, key=lambda design: design.cost_usd).cost_usd
     heuristic = job.model_copy(
         update={
             "search": job.search.model_copy(
@@ -319,8 +327,11 @@ def test_a_limit_that_only_a_power_cap_between_the_listed_ones_keeps_is_no_confl
     assert answer.status == "recommended"
 
 
-def test_the_job_is_written_with_every_figure_and_can_be_asked_again(job: Job, tmp_path: Path) -> None:
-    answer = answer_to(job, output=tmp_path / "first")
+def test_the_job_is_written_with_every_figure_and_can_be_asked_again(
+    job: Job, answered: Recommendation, tmp_path: Path
+) -> None:
+    stopped = answer_to(job, output=tmp_path / "first", should_stop=stop_after(1))
+    assert stopped.status == "interrupted"
     again = Job.model_validate_json((tmp_path / "first" / "job.json").read_text())
     assert again == job
-    assert answer_json(answer_to(again)) == answer_json(answer)
+    assert answer_json(answer_to(again)) == answer_json(answered)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import cast
 
@@ -178,8 +179,9 @@ checkpoint_intervals_s: [auto]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
     place = tmp_path_factory.mktemp("schemas")
+    shutil.copy(empty_store, place / "mlflow.db")
     (place / "job.yaml").write_text(JOB, encoding="utf-8")
     run = ["study", "run", str(place / "job.yaml"), "--store", str(place), "--no-tracking", "--quiet"]
     for name, seed in (("small", "0"), ("other", "1")):

@@ -605,8 +605,19 @@ jobs: [{name: only, deadline_day: 90, job: jobs/only.yaml}]
         plan_purchase(load_fleet("../fleet.yaml"))
 
 
+def unrefined(fleet: Fleet) -> Fleet:
+    """The same fleet, each of whose designs is searched without refinement, which takes half of the time."""
+    jobs = []
+    for one in fleet.jobs:
+        assert isinstance(one.job, dict)
+        search = one.job["search"]
+        assert isinstance(search, dict)
+        jobs.append(one.model_copy(update={"job": {**one.job, "search": {**search, "num_refinements": 0}}}))
+    return fleet.model_copy(update={"jobs": tuple(jobs)})
+
+
 def test_the_example_is_proven_and_cheaper_than_rent_and_keeps_to_its_room() -> None:
-    plan = plan_purchase(load_fleet(EXAMPLE))
+    plan = plan_purchase(unrefined(load_fleet(EXAMPLE)))
     assert plan.status == "optimal"
     assert plan.cost_usd is not None
     assert plan.all_rent_usd is not None

@@ -83,8 +83,8 @@ def test_pointing_at_another_design_shows_its_figures_and_the_limit_that_it_brea
         page.evaluate("document.getElementById('scatter').scrollIntoView()")
         box = page.locator("#scatter").bounding_box()
         assert box is not None
-        for across in np.linspace(0.1, 0.95, 45):
-            for down in np.linspace(0.06, 0.9, 18):
+        for across in np.linspace(0.1, 0.95, 23):
+            for down in np.linspace(0.06, 0.9, 12):
                 page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"])
                 if page.locator("#tip").is_hidden():
                     continue

@@ -30,6 +30,21 @@ from studies.files.store import StudyStore, only_runner
 from tests.planner.studies_run import EVALUATIONS, NOW, job_of, keys_of, made, run, stop_after
 
 ROOT = Path(__file__).parents[3]
+RESUME_UNTIL_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from planner.study.durable import resume_study
+import planner.explain.infeasible, pymoo.algorithms.moo.nsga2, optuna
+
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        signal.setitimer(signal.ITIMER_REAL, float(line))
+        resume_study(Path(sys.argv[1]))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Resumes a study in a process of its own for as many seconds as each line says."""
 
 
 @pytest.fixture(scope="module")
@@ -87,16 +102,22 @@ def test_a_study_killed_at_random_moments_loses_no_design_and_repeats_none(
     # The alarm ends the process at once, wherever it is, like SIGKILL; `python -m benchmarks.crash` kills 200 times.
     path = StudyStore(tmp_path).create(job_of(), 1, NOW)
     draw = np.random.default_rng(7)
-    for _ in range(3):
-        before = keys_of(path)
-        code = (
-            "import signal\nfrom pathlib import Path\nfrom planner.study.durable import resume_study\n"
-            "import planner.explain.infeasible, pymoo.algorithms.moo.nsga2, optuna\n"
-            f"signal.setitimer(signal.ITIMER_REAL, {draw.uniform(0.2, 1.5)!r})\nresume_study(Path({str(path)!r}))"
-        )
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
-        assert done.returncode in (-signal.SIGALRM, 0), done.stderr.decode()
-        np.testing.assert_array_equal(keys_of(path)[: len(before)], before)
+    # One process has imported everything; each of those that it forks is one that runs the study.
+    with subprocess.Popen(
+        [sys.executable, "-c", RESUME_UNTIL_KILLED, str(path)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        for _ in range(3):
+            before = keys_of(path)
+            print(draw.uniform(0.2, 1.5), file=running.stdin, flush=True)
+            assert int(running.stdout.readline()) in (-signal.SIGALRM, 0)
+            np.testing.assert_array_equal(keys_of(path)[: len(before)], before)
+        running.stdin.close()
     assert_equal(resume_study(path), whole)
 
 
