@@ -37,7 +37,13 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def job() -> Job:
-    return small_job(tensor_parallel=[1, 2], context_parallel=[1], num_refinements=4)
+    return small_job(
+        tensor_parallel=[1, 2],
+        context_parallel=[1],
+        virtual_pipeline=[1],
+        with_spares=[True],
+        num_refinements=1,
+    )
 
 
 @pytest.fixture(scope="module")
