@@ -73,6 +73,8 @@ def test_the_error_of_a_layout_ties_others_near_to_it_but_not_itself_with_anothe
     assert abs(math.log(ratio[1])) < 0.5 * known.own_log_deviation
     assert 1.0 < ratio[2] < math.exp(known.interval_log_half_widths.above)  # within the interval of a step
     assert tied_designs(job, front, 0, seed=1).tolist() == [False, True, False, True]
+    other_order = front.take(np.array([2, 0, 1, 3]))
+    assert tied_designs(job, other_order, 1, seed=1).tolist() == [False, False, True, True]
 
 
 def test_a_long_front_is_drawn_until_no_design_is_tied_any_more() -> None:
