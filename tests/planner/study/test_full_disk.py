@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -27,6 +28,19 @@ ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []
 """Takes away root's right to write where nobody may."""
+
+ONE_AFTER_THE_OTHER = """
+import contextlib, io, json, sys
+from planner.cli.commands import main
+
+def done(arguments):
+    with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()) as errors:
+        code = main(arguments)
+    return {"code": code, "output": output.getvalue(), "errors": errors.getvalue()}
+
+print(json.dumps([done(arguments) for arguments in json.load(sys.stdin)]))
+"""
+"""Runs commands in one process and prints what each of them does."""
 
 FILL_UP = """
 import resource, sys
@@ -128,30 +142,31 @@ def test_a_study_that_may_only_be_read_can_be_looked_at_and_says_why_it_does_not
     path.chmod(0o444)
     store.chmod(0o555)
 
-    def capplan(*arguments: str) -> subprocess.CompletedProcess[str]:
-        code = "import sys; from planner.cli.commands import main; sys.exit(main())"
-        return subprocess.run(
-            [*AS_ANYBODY, sys.executable, "-c", code, *arguments, "--store", str(store)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    status = capplan("study", "status", path.stem, "--json")
-    assert status.returncode == 0, status.stderr
-    assert '"state": "stopped"' in status.stdout
-    resumed = capplan("study", "resume", path.stem, "--no-tracking")
-    assert resumed.returncode == 1
-    (message,) = resumed.stderr.splitlines()
+    commands = [
+        ["study", "status", path.stem, "--json"],
+        ["study", "resume", path.stem, "--no-tracking"],
+        ["study", "run", "examples/llama-3.1-70b.yaml", "--no-tracking"],
+    ]
+    done = subprocess.run(
+        [*AS_ANYBODY, sys.executable, "-c", ONE_AFTER_THE_OTHER],
+        input=json.dumps([[*command, "--store", str(store)] for command in commands]),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    status, resumed, begun = json.loads(done.stdout)
+    assert status["code"] == 0, status["errors"]
+    assert '"state": "stopped"' in status["output"]
+    assert resumed["code"] == 1
+    (message,) = resumed["errors"].splitlines()
     place = f"Error: study {path.stem}: {store}: "
     assert message in [
         f"{place}{reason}; see that the folder can be written to"
         for reason in ("Permission denied", "Read-only file system")
     ]
-    begun = capplan("study", "run", "examples/llama-3.1-70b.yaml", "--no-tracking")
-    assert begun.returncode == 1
-    (message,) = begun.stderr.splitlines()
+    assert begun["code"] == 1
+    (message,) = begun["errors"].splitlines()
     assert (
         "nothing of it is there yet: see that there is space and the right to write, then try again"
         in message
