@@ -80,6 +80,7 @@ def test_pointing_at_another_design_shows_its_figures_and_the_limit_that_it_brea
     seen: set[int] = set()
     with opened(browser) as page:
         page.locator("#show-errors").uncheck()
+        page.locator("#show-far").check()  # designs that break the budget lie beyond the edges
         page.evaluate("document.getElementById('scatter').scrollIntoView()")
         box = page.locator("#scatter").bounding_box()
         assert box is not None
@@ -95,6 +96,7 @@ def test_pointing_at_another_design_shows_its_figures_and_the_limit_that_it_brea
                     assert f"cost {human.dollars(table['cost_usd'][number])}" in shown
                     assert ("violates budget" in shown) == (not table["is_feasible"][number])
     assert len(seen) >= 3
+    assert not table["is_feasible"][sorted(seen)].all()
 
 
 def test_as_many_designs_lie_beyond_the_edges_as_beyond_those_of_the_picture(browser: Browser) -> None:
