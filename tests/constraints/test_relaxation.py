@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraints import relaxation
-from constraints.answers import NUM_INTERVALS
+from constraints.answers import NUM_INTERVALS, with_fewer_spares
 from constraints.evaluation import Evaluation, evaluate
 from constraints.limits import LIMIT_NAMES, check_limits, limited_quantities, with_limits
 from constraints.relaxation import LeastValues, rounded_up
@@ -194,7 +194,17 @@ def test_where_many_spares_are_enough_few_numbers_of_them_are_simulated_together
     space = pruned_space(job)
     most_spares = int(space.designs().num_spare_nodes.max())
     assert most_spares > 10
+    spared: list[int] = []
+
+    def with_fewer(plans: PlanTable) -> PlanTable:
+        found = with_fewer_spares(plans)
+        spared.append(len(found))
+        return found
+
+    monkeypatch.setattr(relaxation, "with_fewer_spares", with_fewer)
     whole_search = LeastValues(space).of("budget_usd", ())
+    num_at_once, num_spared = len(spared), sum(spared)
+    spared.clear()
     batches: list[int] = []
 
     def counted(job: Job, plans: PlanTable) -> Evaluation:
@@ -210,6 +220,8 @@ def test_where_many_spares_are_enough_few_numbers_of_them_are_simulated_together
     assert found is not None
     assert found.value == pytest.approx(whole_search.value, rel=ROUNDING)
     assert max(batches) <= max(3 * most_spares, NUM_INTERVALS)
+    assert len(spared) > num_at_once
+    assert sum(spared) == num_spared > 0
 
 
 def test_a_stopped_search_says_so() -> None:

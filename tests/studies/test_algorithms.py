@@ -162,6 +162,11 @@ class TestOptunaGp(AlgorithmContract):
 
 
 class TestScreening(AlgorithmContract):
+    @pytest.fixture(autouse=True)
+    def few_of_the_space(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The pool is drawn from spaces that are larger than it."""
+        monkeypatch.setattr("studies.searchers.screening.POOL_SIZE", 200)
+
     def begin(self, space: Space, seed: int) -> SearchAlgorithm:
         return screening(space, seed)
 
