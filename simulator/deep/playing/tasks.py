@@ -59,7 +59,7 @@ class TaskGraph:
         return self.labels[int(self.label[task])]
 
 
-Number = TypeVar("Number", np.float64, np.int64)
+_Number = TypeVar("_Number", np.float64, np.int64)
 _NO_EDGES = (np.empty(0, np.int64), np.empty(0, np.int64))
 _NO_TASKS = (np.empty(0), np.empty(0), *_NO_EDGES, np.empty(0, np.int64))
 
@@ -117,7 +117,7 @@ class TaskGraphBuilder:
         """
         named = self.names([label]) if isinstance(label, str) else label
         figures, references = (duration_s, num_bytes), (path, resource, named, unless, *after)
-        shape = np.broadcast(*figures, *references).shape
+        shape = _common_shape(*figures, *references)
         size = math.prod(shape)
         self.require_room(size)
         numbers = np.arange(self._num_tasks, self._num_tasks + size)
@@ -139,12 +139,12 @@ class TaskGraphBuilder:
 
     def add_edges(self, before: ArrayLike, after: ArrayLike) -> None:
         """Makes tasks wait for others, pair by pair."""
-        shape = np.broadcast(before, after).shape
+        shape = _common_shape(before, after)
         self._add_pairs(_filled(before, shape, np.int64), _filled(after, shape, np.int64))
 
     def _add_pairs(self, first: Integers, second: Integers) -> None:
         is_edge = first != NONE
-        self._edges.append((first, second) if is_edge.all() else (first[is_edge], second[is_edge]))
+        self._edges.append((first[is_edge], second[is_edge]))  # copies: callers may change what `add` returns
 
     def let_miss(self, tasks: ArrayLike, count: int) -> None:
         """Lets tasks begin when all but `count` of their predecessors have ended, whichever these are."""
@@ -204,7 +204,13 @@ class TaskGraphBuilder:
         return found
 
 
-def _filled(values: ArrayLike, shape: tuple[int, ...], kind: type[Number]) -> NDArray[Number]:
+def _common_shape(*columns: ArrayLike) -> tuple[int, ...]:
+    """Returns the shape to which any number of columns broadcast; most have the same, or are single values."""
+    shapes = {np.shape(column) for column in columns} - {()}
+    return shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+
+
+def _filled(values: ArrayLike, shape: tuple[int, ...], kind: type[_Number]) -> NDArray[_Number]:
     """Returns values broadcast to a shape, one behind the other; many graphs grow task by task, so that this is quick."""
     filled = np.empty(shape, dtype=kind)
     filled[...] = values

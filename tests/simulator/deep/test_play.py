@@ -53,6 +53,14 @@ class TestTasks:
         topology = switch(1, 1.0, 0.0)
         assert play(graph.build(), topology, Router(topology).table()).makespan_s == 5.0
 
+    def test_a_task_has_as_many_predecessors_as_it_likes(self) -> None:
+        graph = TaskGraphBuilder()
+        before = [graph.add("before", duration_s=[float(number), 1.0]) for number in range(100)]
+        behind = graph.add("behind", duration_s=1.0, after=[*before, NONE])
+        topology = switch(1, 1.0, 0.0)
+        played = play(graph.build(), topology, Router(topology).table())
+        assert played.start_s[behind].tolist() == [99.0, 1.0]
+
     def test_an_empty_graph_ends_at_once(self) -> None:
         topology = switch(2, 1.0, 0.0)
         assert play(TaskGraphBuilder().build(), topology, Router(topology).table()).makespan_s == 0.0
