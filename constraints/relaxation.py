@@ -24,7 +24,7 @@ from constraints.bounds import kept_by_bounds
 from constraints.evaluation import Evaluation, evaluate, judge
 from constraints.interval_bounds import holds_with_any_spares, least_by_intervals
 from constraints.lattice import cross_run_knobs
-from constraints.limits import excess_over, limited_quantities, set_limits, with_limits
+from constraints.limits import check_limits, excess_over, limited_quantities, set_limits, with_limits
 from constraints.space import Space
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
@@ -115,7 +115,7 @@ class LeastValues:
         for (known_name, known_others), known in self._known.items():
             is_under_fewer = known_name == name and known_others < others
             if is_under_fewer and known is not None and _keeps_limits(job, known.design):
-                return replace(known, design=_judged_under(job, known.design))
+                return replace(known, design=judge(job, known.design.plans, known.design.outcomes))
         return None
 
     def _under(self, others: Collection[str]) -> Job:
@@ -129,7 +129,7 @@ class LeastValues:
         if not kept:
             return None
         best = min(kept, key=lambda least: least.value)
-        return best.value, _judged_under(job, best.design)
+        return best.value, judge(job, best.design.plans, best.design.outcomes)
 
     def nearest_design(self) -> Evaluation | None:
         """Returns the design with the least total excess over its limits, one row; `None` where none fits memory or ends.
@@ -195,13 +195,8 @@ class _Aim:
 
 def _keeps_limits(job: Job, design: Evaluation) -> bool:
     """Whether a design that was found under other limits keeps those of the job; far cheaper than to score it again."""
-    values = limited_quantities(job, design.plans, design.scores, design.outcomes)
-    return all(excess_over(getattr(job.limits, name), value)[0] == 0.0 for name, value in values.items())
-
-
-def _judged_under(job: Job, design: Evaluation) -> Evaluation:
-    """The same design with its risks and excesses under the limits of the job."""
-    return judge(job, design.plans, design.outcomes)
+    excess = check_limits(job, design.plans, design.outcomes, design.scores)
+    return bool(excess.is_feasible[0])
 
 
 def _spared_together(listed: PlanTable, enough: Integers) -> list[PlanTable]:

@@ -27,6 +27,7 @@ def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, s
     """Returns the results of the recommended design, a row of the front, over draws of the inputs."""
     rows, best = _drawn_rows(job, front, row)
     values = front.objectives(job)
+    # A front that is drawn whole is passed on as it is, since `drawn_front` remembers the very same one.
     part = front if len(rows) == len(front) else front.take(rows)
     unsure, drawn = drawn_front(job, part, seed)
     place = int(np.searchsorted(rows, row))
