@@ -1,8 +1,10 @@
-"""Which jobs and plans do tests of several packages share? Small ones from the catalogue, which each test may change."""
+"""What do tests of several packages share? Small jobs and plans from the catalogue, which each test may change, and cases."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+
+import pytest
 
 from planner.job.file import parse_job
 from simulator.domain.job import Job
@@ -68,3 +70,8 @@ def plans_with(*rows: Mapping[str, object]) -> PlanTable:
         columns = {"offer": 0, "num_gpus": num_gpus, "data_parallel": max(1, num_gpus // split), **row}
         plans.append(Plan.model_validate(columns))
     return PlanTable.from_plans(plans)
+
+
+def cases_of(cases: Iterable[object], *, long: Collection[object]) -> list[object]:
+    """Returns the cases of a test, of which those in `long` are left out without `-m long`."""
+    return [pytest.param(case, marks=pytest.mark.long if case in long else ()) for case in cases]

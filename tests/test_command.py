@@ -51,6 +51,7 @@ def designs_in_mlflow(folder: Path, answer: dict[str, dict[str, str]]) -> int:
     return len(read_designs(Path(parts))["design_id"])
 
 
+@pytest.mark.long
 def test_an_interrupt_leaves_every_evaluated_design_in_mlflow_and_in_the_output(tmp_path: Path) -> None:
     endless = ["search.algorithm=nsga2", "search.max_evaluations=10000000", "search.num_restarts=100"]
     changes = [part for change in endless for part in ("--set", change)]
@@ -100,6 +101,7 @@ def workplace(tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_same_command_twice_prints_the_same_but_for_the_time_of_day(
     workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

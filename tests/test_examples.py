@@ -16,10 +16,12 @@ import pytest
 
 from planner import Job, Recommendation, load_job, recommend
 from simulator.domain.limits import Limits
+from tests.support import cases_of
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 JOBS = ("llama-3.1-70b", "llama-3.1-405b", "bloom-176b")
+LARGE_JOBS = JOBS[:2]
 
 
 def job_of(name: str) -> Job:
@@ -31,7 +33,7 @@ def answer_to(name: str) -> Recommendation:
     return recommend(job_of(name), tracking=False)
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", cases_of(JOBS, long=LARGE_JOBS))
 def test_no_design_is_recommended_that_violates_a_limit(name: str) -> None:
     limits, answer = job_of(name).limits, answer_to(name)
     assert answer.status == "recommended"
@@ -43,7 +45,7 @@ def test_no_design_is_recommended_that_violates_a_limit(name: str) -> None:
         assert design.peak_memory_bytes <= design.memory_capacity_bytes
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", cases_of(JOBS, long=LARGE_JOBS))
 def test_removing_the_tightest_limit_never_makes_the_front_worse(name: str) -> None:
     job, answer = job_of(name), answer_to(name)
     used = {
@@ -99,6 +101,7 @@ def test_bloom_is_laid_out_on_384_gpus_in_about_the_time_it_took() -> None:
     assert 350_000 <= best.energy_kwh <= 700_000
 
 
+@pytest.mark.long
 def test_the_planning_script_is_short_and_prints_a_line_for_each_budget_and_gpu_type() -> None:
     script = EXAMPLES / "compare_budgets.py"
     text = script.read_text(encoding="utf-8")
@@ -124,6 +127,7 @@ def rows_of(lines: list[str]) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
 
 
+@pytest.mark.long
 def test_a_larger_fleet_is_busy_for_less_of_the_year() -> None:
     rows = rows_of(output_of("fleet_sizing.py"))
     busy = [float(row[-3].rstrip("%")) for row in rows]
@@ -135,6 +139,7 @@ def test_a_larger_fleet_is_busy_for_less_of_the_year() -> None:
         assert sum(float(days) for days in row[1:4]) == pytest.approx(share * 3.65, abs=4)
 
 
+@pytest.mark.long
 def test_the_negotiation_ends_where_the_choice_flips() -> None:
     first, last = output_of("price_negotiation.py")
     assert first.endswith("h100-sxm5-80gb")
@@ -145,6 +150,7 @@ def test_the_negotiation_ends_where_the_choice_flips() -> None:
     assert 0.93 <= float(match[1]) < 1.30
 
 
+@pytest.mark.long
 def test_a_power_cap_helps_where_power_is_short() -> None:
     rows = rows_of(output_of("power_capped_site.py"))
     days = {(row[0], row[1]): float(row[6]) for row in rows}

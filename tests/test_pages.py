@@ -18,6 +18,7 @@ import pytest
 from docs import site
 from planner.cli.commands import main
 from studies.tracking.store_address import DEFAULT_FILE
+from tests.support import cases_of
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -30,6 +31,10 @@ RUN_PAGES = [
     DOCS / "exit-codes.md",
 ]
 """Pages whose blocks run from the first to the last in one folder, which has the job of getting-started.md."""
+LONG_PAGES = [
+    DOCS / "how-to" / f"{name}.md"
+    for name in ("explain-a-step", "own-cluster", "buy", "budget", "tracking-server")
+]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BASH = shutil.which("bash") or "bash"
 INIT = re.compile(r"^capplan init job\.yaml .*?[^\\]$", re.MULTILINE | re.DOTALL)
@@ -153,7 +158,7 @@ def quicken(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("pictures_drawn_once")
-@pytest.mark.parametrize("page", RUN_PAGES, ids=name_of)
+@pytest.mark.parametrize("page", cases_of(RUN_PAGES, long=LONG_PAGES), ids=name_of)
 def test_every_command_and_program_of_a_page_runs(
     page: Path, workplace: Path, first_job: Path, empty_store: Path
 ) -> None:

@@ -45,6 +45,7 @@ def test_every_job_that_the_search_was_made_with_is_told() -> None:
     assert list(told_sizes()) == list(SEEN)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SEEN)
 def test_the_sizes_of_a_search_are_those_that_are_told(name: str) -> None:
     num_designs, num_front, num_evaluations = told_sizes()[name]
@@ -84,6 +85,7 @@ def test_readme_and_the_page_of_studies_tell_the_same_of_the_exhausted_space() -
     assert of_the_exhausted_space(ROOT / "README.md") == told
 
 
+@pytest.mark.long
 def test_the_table_of_cluster_sizes_is_that_of_today() -> None:
     with STUDY_PAGE.with_suffix(".csv").open(encoding="utf-8", newline="") as file:
         told = list(csv.DictReader(file))

@@ -202,6 +202,7 @@ def test_no_simulated_design_is_better_than_the_bound_of_its_layout(name: str) -
         assert (values[limit] >= getattr(bounds, limit)[layout]).all(), limit
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", JOBS)
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())

@@ -137,6 +137,7 @@ def test_no_choice_is_cheaper_and_none_is_found_only_where_there_is_none(problem
         assert broken_rules(problem, solution.choice) == ()
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(problems())
 def test_no_choice_takes_less_capital(problem: PurchaseProblem) -> None:
@@ -263,6 +264,7 @@ def test_two_jobs_share_what_is_bought_one_after_the_other() -> None:
     assert second - first >= 10
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(problems())
 def test_a_way_that_some_choice_takes_fits_alone(problem: PurchaseProblem) -> None:

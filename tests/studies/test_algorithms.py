@@ -283,6 +283,7 @@ def test_chance_ends_with_the_first_feasible_design(usual_space: Space) -> None:
     assert len(search.suggest()) == 0
 
 
+@pytest.mark.long
 def test_nsga3_comes_as_near_to_a_front_of_four_objectives_as_its_evaluations_allow() -> None:
     four = ["time_to_train", "cost", "energy", "carbon"]
     base = small_job()

@@ -65,6 +65,7 @@ def by_mlflow(client: MlflowClient, monkeypatch: pytest.MonkeyPatch) -> tuple[st
     return shown(client, run_id)
 
 
+@pytest.mark.long
 def test_mlflow_shows_the_same_as_of_points_that_it_wrote_itself(
     client: MlflowClient, by_mlflow: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from planner.schemas import ANSWERS, NAMES, schema_text
 from simulator.errors import InputError
 from tests.json_schema import problems
 from tests.simulator.deep.traces import write_small
-from tests.support import H100_RENTED
+from tests.support import H100_RENTED, cases_of
 
 pytestmark = pytest.mark.usefixtures("pictures_drawn_once", "rows_simulated_once")
 
@@ -201,9 +201,10 @@ def commands(folder: Path) -> dict[str, list[str]]:
 VERSIONS = {"simulate": 3, "timeline": 2, "balance": 2, "study-status": 3, "study-front": 3, "study-list": 3}
 # These do not end, or write a file; their tests follow.
 OTHERWISE = ("ui", "report")
+LONG = ("validate", "study-sync")
 
 
-@pytest.mark.parametrize("name", [name for name in ANSWERS if name not in OTHERWISE])
+@pytest.mark.parametrize("name", cases_of([name for name in ANSWERS if name not in OTHERWISE], long=LONG))
 def test_what_a_command_prints_keeps_its_schema_and_reads_back(
     name: str, commands: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,6 +55,7 @@ def notes_of(job: Job) -> list[str]:
     return list(search_notes(job, chosen_algorithm(job, space), space.num_designs))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm", ["auto", "exhaustive", "random", "nsga2"])
 def test_a_setting_is_told_as_unused_where_changing_it_changes_no_design_that_is_tried(
     algorithm: str,

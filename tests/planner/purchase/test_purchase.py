@@ -352,6 +352,7 @@ def test_a_way_more_to_have_nodes_costs_no_more(more: dict[str, object]) -> None
     assert both.cost_usd == both.all_buy_usd == alone.cost_usd is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limits", [{}, {"capital_usd": 6e5}, {"power_w": 26e3}, {"budget_usd": 2e4}])
 def test_more_nodes_on_sale_cost_no_more_and_limits_that_few_keep_can_be_kept(
     limits: dict[str, float],
@@ -616,6 +617,7 @@ def unrefined(fleet: Fleet) -> Fleet:
     return fleet.model_copy(update={"jobs": tuple(jobs)})
 
 
+@pytest.mark.long
 def test_the_example_is_proven_and_cheaper_than_rent_and_keeps_to_its_room() -> None:
     plan = plan_purchase(unrefined(load_fleet(EXAMPLE)))
     assert plan.status == "optimal"

@@ -305,6 +305,7 @@ def test_a_design_of_the_table_is_shown_in_the_picture(browser: Browser) -> None
         assert page.locator("#scatter").is_visible()
 
 
+@pytest.mark.long
 def test_a_page_of_a_hundred_thousand_designs_opens_shows_and_redraws(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ NOT_IN_THE_ANSWER = {"hypervolume", "designs_per_s"}
 """What MLflow shows of a search beside its answer."""
 
 
+@pytest.mark.long
 def test_mlflow_holds_the_same_figures_as_page_and_json(tmp_path: Path, uri: str) -> None:
     answer = recommend(job(), seed=1, tracking_uri=uri, output=tmp_path / "out", clock=lambda: NOON)
     client = MlflowClient(tracking_uri=uri)
@@ -60,6 +61,7 @@ def test_mlflow_holds_the_same_figures_as_page_and_json(tmp_path: Path, uri: str
     assert json.loads(written.record())["answer"] == json.loads(answer.model_dump_json())
 
 
+@pytest.mark.long
 def test_mlflow_shows_the_front_of_the_answer_where_other_designs_nearly_equal_it(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def children(uri: str, run_id: str) -> Counter[str]:
     return Counter(str(run.info.run_name) for run in runs if run.info.status == "FINISHED")
 
 
+@pytest.mark.long
 def test_postgresql_holds_every_design_of_a_recommendation_once(
     database: str, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +85,7 @@ def test_postgresql_holds_every_design_of_a_recommendation_once(
     assert (tmp_path / "capplan-studies" / "artifacts" / answer.mlflow.run_id).is_dir()
 
 
+@pytest.mark.long
 def test_postgresql_gets_a_study_once_however_often_it_is_delivered(
     database: str, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +138,7 @@ def server(tmp_path: Path, uri: str) -> Iterator[MlflowServer]:
         yield running
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_during_a_study_and_during_a_delivery_has_everything_once_in_the_end(
     server: MlflowServer, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def test_the_timeline_of_a_plan_ends_when_its_answer_says(name: str, is_folded: 
     assert end_us(run) == pytest.approx(1e6 * run.answer.step_time_s, abs=ROUNDING)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm", Algorithm)
 @pytest.mark.parametrize("name", PLANS)
 def test_so_it_does_on_a_network_of_ones_own(name: str, algorithm: Algorithm) -> None:

@@ -90,6 +90,7 @@ class TestExactness:
     def test_every_accelerator_and_link_is_as_in_the_whole_step(self, name: str, division: str) -> None:
         self.compare(network(name, DIVISIONS[division].num_gpus), DIVISIONS[division], Algorithm.RING)
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("algorithm", "division"),
         [
@@ -132,6 +133,7 @@ class TestExactness:
         by_traffic = of_played.for_traffic_s.sum(axis=1)
         assert_allclose(by_traffic[rows], each.for_traffic_s.sum(axis=1), rtol=0.0, atol=1e-12)
 
+    @pytest.mark.long
     @pytest.mark.parametrize("algorithm", [Algorithm.AUTO, Algorithm.HIERARCHICAL])
     @pytest.mark.parametrize("division", ["data", "sharded and tensor", "data and pipeline", "all three"])
     @pytest.mark.parametrize("name", NETWORKS)

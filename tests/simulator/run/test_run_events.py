@@ -28,6 +28,7 @@ class TestExpectation:
         # 0.1 % is the standard error.
         assert expected_goodput(**columns_of(row, np.inf)) == pytest.approx(goodput, rel=0.001)
 
+    @pytest.mark.long
     @pytest.mark.parametrize("policy", BackPressure)
     @pytest.mark.parametrize("slots", [1, 2, 3, 4])
     def test_saves_that_come_in_bursts_have_the_goodput_of_the_event_loop(
