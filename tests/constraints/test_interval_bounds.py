@@ -141,6 +141,24 @@ def test_where_it_says_so_no_number_of_spares_beats_it_either(name: str) -> None
             assert (least <= reached[limit] * (1.0 + 1e-12))[holds].all(), limit
 
 
+def test_spares_may_spare_replicas_that_go_on_a_restart_of_all() -> None:
+    job = job_with(
+        search={"checkpoint_schemes": ["replica_ft"], "zero_stages": [0], "num_refinements": 0},
+        workload={"tokens": 1e10},
+        reliability={
+            "preset": "typical",
+            "failures_per_1000_node_days": 60.0,
+            "restart": {"replace_from_queue_s": 7e5, "diagnose_s": 2e4},
+        },
+    )
+    designs = drawn_designs(job, seed=6)
+    found = evaluate(job, replace(designs, num_spare_nodes=np.zeros_like(designs.num_spare_nodes)))
+    least = least_by_intervals(job, found)["deadline_days"]
+    with_spares = replace(found.plans, num_spare_nodes=np.full(len(designs), 4))
+    assert (least > quantities(job, with_spares)["deadline_days"]).any()
+    assert not holds_with_any_spares(job, found).any()
+
+
 def test_the_parts_of_an_undisturbed_run_sum_to_its_time() -> None:
     job = JOBS["expected"]
     run = evaluate(job, cross_run_knobs(job, enumerate_layouts(job)).take(slice(0, None, 50))).outcomes.run
