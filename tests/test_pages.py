@@ -32,8 +32,21 @@ RUN_PAGES = [
 ]
 """Pages whose blocks run from the first to the last in one folder, which has the job of getting-started.md."""
 LONG_PAGES = [
-    DOCS / "how-to" / f"{name}.md"
-    for name in ("explain-a-step", "own-cluster", "buy", "budget", "tracking-server")
+    DOCS / "exit-codes.md",
+    *(
+        DOCS / "how-to" / f"{name}.md"
+        for name in (
+            "explain-a-step",
+            "own-cluster",
+            "buy",
+            "budget",
+            "tracking-server",
+            "deadline",
+            "traces",
+            "script",
+            "own-prices",
+        )
+    ),
 ]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BASH = shutil.which("bash") or "bash"

@@ -215,6 +215,7 @@ def test_random_search_draws_every_design_of_the_space_once_when_it_may(usual_sp
     assert (drawn != plan_keys(usual_space.designs())).any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm", ["nsga3", "optuna_tpe", "optuna_nsga2", "random"])
 def test_a_study_with_any_algorithm_ends_at_its_evaluations_with_a_front(algorithm: str) -> None:
     job = small_job(algorithm=algorithm, max_evaluations=60, population_size=SIZE)

@@ -40,6 +40,7 @@ from studies.files.store import StudyStore
 from studies.progress import Progress, Report, Stop, ignore, never_stop
 from tests.studies.study_jobs import small_job
 
+pytestmark = pytest.mark.long
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 DESIGNS_PER_BLOCK = 700
 
@@ -158,7 +159,6 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(
     assert_equal(shared, whole)
 
 
-@pytest.mark.long
 def test_a_space_that_two_workers_prune_is_that_of_one_process_though_one_of_them_is_killed(
     cluster: Cluster,
 ) -> None:
@@ -211,7 +211,6 @@ def test_only_a_space_of_many_blocks_goes_to_the_workers(
         assert_equal(shared, run(tmp_path / "alone", job))
 
 
-@pytest.mark.long
 def test_a_study_goes_on_with_other_machines_than_it_was_begun_with(
     tmp_path: Path, cluster: Cluster, whole: StudyAnswer
 ) -> None:
@@ -347,7 +346,6 @@ def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
         pass
 
 
-@pytest.mark.long
 def test_a_scheduler_that_goes_away_ends_the_study_and_what_was_written_is_there(
     tmp_path: Path, whole: StudyAnswer
 ) -> None:

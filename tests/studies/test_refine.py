@@ -35,6 +35,7 @@ def refined(job: Job, front: Evaluation, seed: int = 3) -> tuple[list[PlanTable]
     return plans, results
 
 
+@pytest.mark.long
 def test_schemes_and_spares_that_the_job_allows_are_tried_and_no_others() -> None:
     job = small_job(num_refinements=30, checkpoint_schemes=[SYNC.value, ASYNC.value])
     front = some_designs(job)

@@ -181,6 +181,7 @@ def num_in_populations(stagnation_evaluations: int) -> int:
     return sum(len(evaluation) for stage, evaluation in batches if stage == Evolution.stage)
 
 
+@pytest.mark.long
 def test_a_front_that_gains_nothing_ends_a_restart() -> None:
     # Screening has 70 % of the evaluations, populations 40 % of the other 300: several times as many as may stagnate.
     assert num_in_populations(400) == 120

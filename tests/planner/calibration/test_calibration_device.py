@@ -125,6 +125,7 @@ def table() -> KernelTable:
     return measure(FakeDevice({}), date="2026-05-01")
 
 
+@pytest.mark.long
 @settings(max_examples=5, deadline=None)
 @given(
     peak=st.floats(0.5, 0.95),
@@ -217,6 +218,7 @@ def test_what_was_not_measured_stays_as_published(table: KernelTable) -> None:
     assert held["host_launch_s"] == held["sustained_fraction"] == "its layers were not measured"
 
 
+@pytest.mark.long
 def test_the_table_travels_and_gives_the_same_constants(tmp_path: Path, table: KernelTable) -> None:
     file, out = tmp_path / "kernels.csv", tmp_path / "calibration.yaml"
     write_kernels(table, file)

@@ -102,6 +102,7 @@ def test_layers_keep_what_pytorch_allocates_for_them(measured: tuple[str, Calibr
             assert layer.kept_error_fraction == pytest.approx(0.0, abs=0.003), layer.model
 
 
+@pytest.mark.long
 def test_the_shipped_tables_are_answered_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", "--kernels", str(FOLDER / "h100-kernels.csv")]) == OK
     told = capsys.readouterr().out
@@ -115,6 +116,7 @@ def test_the_shipped_tables_are_answered_as_the_page_says(capsys: pytest.Capture
     assert "for 18 of them." in words
 
 
+@pytest.mark.long
 def test_constants_of_one_gpu_simulate_steps_of_clusters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,6 +174,7 @@ class TestColours:
     def test_a_terminal_gets_them(self) -> None:
         assert self.COLOUR.search(on_a_terminal(*self.COMMAND))
 
+    @pytest.mark.long
     def test_no_color_turns_them_off(self) -> None:
         assert not self.COLOUR.search(on_a_terminal(*self.COMMAND, NO_COLOR="1"))
 
@@ -257,6 +258,7 @@ class TestClosedStreams:
         done = self.closing(">&-", "catalog")
         assert (done.returncode, done.stderr) == (0, "")
 
+    @pytest.mark.long
     def test_an_answer_does_without_progress(self) -> None:
         done = self.closing("2>&-", "simulate", BLOOM, "--plan", PLAN, "--json")
         assert done.returncode == 0
@@ -276,6 +278,7 @@ class TestNarrowLocales:
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
 
+    @pytest.mark.long
     def test_a_folder_whose_name_cannot_be_said_is_one_error(self, tmp_path: Path) -> None:
         folder = tmp_path / "naïve"
         folder.mkdir()
@@ -292,6 +295,7 @@ class TestNarrowLocales:
         done = self.in_ascii(tmp_path, "simulate", "naïve.yaml", "--plan", PLAN)
         assert (done.returncode, done.stderr) == (0, "")
 
+    @pytest.mark.long
     def test_a_file_that_the_output_cannot_name_is_written(self, tmp_path: Path) -> None:
         utf8 = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "ascii"}
         done = self.in_ascii(tmp_path, "init", "--yes", "naïve.yaml", **utf8)

@@ -21,6 +21,7 @@ from planner.tracking.page import tracking_page
 from simulator.errors import TrackingError
 from tests.support import job_with
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 180
 
@@ -105,7 +106,6 @@ def listening(port: int) -> set[str]:
 # The tests of one running interface, in their order; the last one stops it.
 
 
-@pytest.mark.long
 def test_the_page_answers_and_is_that_of_mlflow(running: tuple[subprocess.Popen[str], str]) -> None:
     _, address = running
     assert re.fullmatch(
@@ -159,7 +159,6 @@ def test_nothing_listens_but_on_loopback(running: tuple[subprocess.Popen[str], s
     assert listening(int(root_of(address).rpartition(":")[2])) == {"0100007F"}
 
 
-@pytest.mark.long
 def test_ctrl_c_stops_it_and_all_that_it_has_started(running: tuple[subprocess.Popen[str], str]) -> None:
     process, address = running
     process.send_signal(signal.SIGINT)
@@ -199,7 +198,6 @@ def test_a_server_that_cannot_be_reached_is_an_error(capsys: pytest.CaptureFixtu
     assert "secret" not in err
 
 
-@pytest.mark.long
 def test_a_start_that_fails_says_what_mlflow_said(tmp_path: Path) -> None:
     broken = tmp_path / "mlflow.db"
     broken.write_text("this is no database", encoding="utf-8")

@@ -288,6 +288,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
 
 
 class TestChoices:
+    @pytest.mark.long
     def test_an_input_that_only_chooses_is_told_by_the_design_that_it_chooses(
         self, grown: Comparison
     ) -> None:
@@ -320,6 +321,7 @@ class TestChoices:
         assert re.search(r"different design due to GPUs of h100-sxm5-80gb +-", text)
         assert "  different design  " not in text
 
+    @pytest.mark.long
     def test_inputs_that_choose_only_together_are_named(self, tmp_path: Path) -> None:
         # A budget a little above the cost of the first answer, or a price a little higher: its design is still affordable
         # with either, and not with both.
@@ -368,6 +370,7 @@ class TestChoices:
         found = compare([side(job_with()), side(job_with(H100_BOUGHT))])
         assert found.explanations[0].choices == ()
 
+    @pytest.mark.long
     def test_an_accelerator_that_is_on_offer_on_one_side_only_chooses(self, tmp_path: Path) -> None:
         cheap = {**A100_RENTED, "rent_usd_per_gpu_hour": 0.5}
         for name, offers in (("one", [H100_RENTED]), ("both", [H100_RENTED, cheap])):

@@ -19,6 +19,7 @@ from simulator.deep.plans.plan_cluster import Faults
 from simulator.deep.playing.tasks import NONE
 from simulator.domain.plan import Plan
 from tests.simulator.deep.plan_cases import APART, FEW
+from tests.support import cases_of
 
 JOB = """\
 workload: {model: llama-3.1-8b, tokens: 1e11, sequence_length: 8192, global_batch_size: 64}
@@ -386,7 +387,7 @@ class TestRefusals:
 
 
 class TestExport:
-    @pytest.mark.parametrize("form", ["et", "json"])
+    @pytest.mark.parametrize("form", cases_of(["et", "json"], long=["json"]))
     def test_a_plan_can_be_exported_and_played(
         self, job: str, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

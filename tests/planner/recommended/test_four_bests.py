@@ -23,6 +23,7 @@ def four_bests() -> Recommendation:
 
 
 class TestFourBests:
+    @pytest.mark.long
     def test_fastest_cheapest_least_energy_and_least_carbon_are_four_designs(self) -> None:
         front = four_bests().front
         best = [min(front, key=attrgetter(figure)) for figure in FIGURES]

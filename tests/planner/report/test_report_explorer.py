@@ -142,6 +142,7 @@ def test_numbers_on_an_axis_are_round_in_the_unit_that_is_shown(
     assert numbers[0] / steps[0] == pytest.approx(round(numbers[0] / steps[0]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [400, 1400])
 def test_no_number_of_an_axis_is_cut_or_overlaps_another(browser: Browser, width: int) -> None:
     with opened(browser, width=width) as page:

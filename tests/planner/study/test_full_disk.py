@@ -22,7 +22,7 @@ from studies.files.journal import Journal
 from studies.files.store import StudyStore
 from tests.studies.study_jobs import small_job
 
-pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
+pytestmark = [pytest.mark.usefixtures("pictures_drawn_once"), pytest.mark.long]
 
 ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -73,7 +73,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> StudyAnswer:
     return run_study_of(job(), seed=1, store=store, clock=lambda: NOW)
 
 
-@pytest.mark.long
 def test_a_full_disk_ends_the_study_with_one_error_and_it_goes_on_once_there_is_space(
     tmp_path: Path, whole: StudyAnswer
 ) -> None:
@@ -115,7 +114,6 @@ def test_what_broke_off_a_search_is_the_error_though_the_last_batch_cannot_be_wr
     assert note == f"the {what} either: No space left on device"
 
 
-@pytest.mark.long
 def test_a_disk_that_is_full_for_what_mlflow_gets_costs_the_study_nothing(
     tmp_path: Path, whole: StudyAnswer, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +130,6 @@ def test_a_disk_that_is_full_for_what_mlflow_gets_costs_the_study_nothing(
     assert state_of(study.path).delivered_to == ()
 
 
-@pytest.mark.long
 def test_a_study_that_may_only_be_read_can_be_looked_at_and_says_why_it_does_not_go_on(
     tmp_path: Path, whole: StudyAnswer
 ) -> None:
@@ -205,7 +202,6 @@ def test_the_answer_of_a_study_that_may_only_be_read_is_shown_again(
     assert list(store.iterdir()) == [path]
 
 
-@pytest.mark.long
 def test_a_merged_study_without_space_says_that_nothing_of_it_is_there(
     tmp_path: Path, whole: StudyAnswer
 ) -> None:

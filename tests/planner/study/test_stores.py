@@ -32,7 +32,7 @@ from studies.tracking.mlflow_session import check_usable, mlflow_at
 from tests.postgres import postgres
 from tests.studies.study_jobs import small_job
 
-pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
+pytestmark = [pytest.mark.usefixtures("pictures_drawn_once"), pytest.mark.long]
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -63,7 +63,6 @@ def children(uri: str, run_id: str) -> Counter[str]:
     return Counter(str(run.info.run_name) for run in runs if run.info.status == "FINISHED")
 
 
-@pytest.mark.long
 def test_postgresql_holds_every_design_of_a_recommendation_once(
     database: str, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,7 +84,6 @@ def test_postgresql_holds_every_design_of_a_recommendation_once(
     assert (tmp_path / "capplan-studies" / "artifacts" / answer.mlflow.run_id).is_dir()
 
 
-@pytest.mark.long
 def test_postgresql_gets_a_study_once_however_often_it_is_delivered(
     database: str, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +136,6 @@ def server(tmp_path: Path, uri: str) -> Iterator[MlflowServer]:
         yield running
 
 
-@pytest.mark.long
 def test_a_server_that_is_killed_during_a_study_and_during_a_delivery_has_everything_once_in_the_end(
     server: MlflowServer, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,7 @@ def test_a_study_under_other_limits_simulates_nothing_again(tmp_path: Path) -> N
     assert run(tmp_path, job=longer).counts.num_reused == 0
 
 
+@pytest.mark.long
 def test_a_search_that_takes_over_some_designs_finds_what_it_would_have_found(
     tmp_path: Path, whole: StudyAnswer
 ) -> None:

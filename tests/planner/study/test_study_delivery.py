@@ -205,6 +205,7 @@ def test_a_delivery_brings_each_design_once_and_marks_the_recommended_one(tmp_pa
     assert state_of(study.path).delivered_to == (f"{uri} capplan",)
 
 
+@pytest.mark.long
 def test_a_study_whose_store_was_removed_is_delivered_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,6 +288,7 @@ def _fail(study: Sending, answer: Recommendation) -> MlflowRecord:
     raise TrackingError("MLflow store x: gone")
 
 
+@pytest.mark.long
 def test_studies_of_one_job_that_keep_all_and_fronts_are_two_in_their_folder_and_in_mlflow(
     tmp_path: Path, uri: str
 ) -> None:

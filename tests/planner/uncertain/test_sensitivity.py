@@ -247,6 +247,7 @@ def test_the_site_that_matters_is_that_of_the_offer() -> None:
     assert names == {"offers[1].site.grid_kgco2e_per_kwh"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("demand", [0.0, 0.02])
 def test_grids_and_tariffs_by_the_hour_are_as_unsure_as_flat_ones(demand: float) -> None:
     steady = [f"site.demand_usd_per_w_month={demand}", "site.electricity_usd_per_kwh=0.08"]

@@ -53,6 +53,7 @@ def time_s(
     return play(inner.graph.build(), topology, inner.router.table()).makespan_s
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm", CANDIDATES)
 @pytest.mark.parametrize("topology", NETWORKS, ids=lambda topology: topology.name)
 @pytest.mark.parametrize("operation", Operation)
