@@ -31,23 +31,19 @@ RUN_PAGES = [
     DOCS / "exit-codes.md",
 ]
 """Pages whose blocks run from the first to the last in one folder, which has the job of getting-started.md."""
-LONG_PAGES = [
-    DOCS / "exit-codes.md",
-    *(
-        DOCS / "how-to" / f"{name}.md"
-        for name in (
-            "explain-a-step",
-            "own-cluster",
-            "buy",
-            "budget",
-            "tracking-server",
-            "deadline",
-            "traces",
-            "script",
-            "own-prices",
-        )
-    ),
+LONG = [
+    "budget",
+    "buy",
+    "deadline",
+    "exit-codes",
+    "explain-a-step",
+    "own-cluster",
+    "own-prices",
+    "script",
+    "tracking-server",
+    "traces",
 ]
+LONG_PAGES = [page for page in RUN_PAGES if page.stem in LONG]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BASH = shutil.which("bash") or "bash"
 INIT = re.compile(r"^capplan init job\.yaml .*?[^\\]$", re.MULTILINE | re.DOTALL)
