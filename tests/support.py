@@ -74,4 +74,6 @@ def plans_with(*rows: Mapping[str, object]) -> PlanTable:
 
 def cases_of(cases: Iterable[object], *, long: Collection[object]) -> list[object]:
     """Returns the cases of a test, of which those in `long` are left out without `-m long`."""
+    cases = list(cases)
+    assert all(case in cases for case in long), f"{long} are not among {cases}"
     return [pytest.param(case, marks=pytest.mark.long if case in long else ()) for case in cases]

@@ -31,19 +31,18 @@ RUN_PAGES = [
     DOCS / "exit-codes.md",
 ]
 """Pages whose blocks run from the first to the last in one folder, which has the job of getting-started.md."""
-LONG = [
-    "budget",
-    "buy",
-    "deadline",
-    "exit-codes",
-    "explain-a-step",
-    "own-cluster",
-    "own-prices",
-    "script",
-    "tracking-server",
-    "traces",
+LONG_PAGES = [
+    DOCS / "exit-codes.md",
+    DOCS / "how-to" / "budget.md",
+    DOCS / "how-to" / "buy.md",
+    DOCS / "how-to" / "deadline.md",
+    DOCS / "how-to" / "explain-a-step.md",
+    DOCS / "how-to" / "own-cluster.md",
+    DOCS / "how-to" / "own-prices.md",
+    DOCS / "how-to" / "script.md",
+    DOCS / "how-to" / "traces.md",
+    DOCS / "how-to" / "tracking-server.md",
 ]
-LONG_PAGES = [page for page in RUN_PAGES if page.stem in LONG]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BASH = shutil.which("bash") or "bash"
 INIT = re.compile(r"^capplan init job\.yaml .*?[^\\]$", re.MULTILINE | re.DOTALL)
