@@ -21,7 +21,6 @@ from tests.support import cases_of
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 JOBS = ("llama-3.1-70b", "llama-3.1-405b", "bloom-176b")
-LARGE_JOBS = JOBS[:2]
 
 
 def job_of(name: str) -> Job:
@@ -33,7 +32,7 @@ def answer_to(name: str) -> Recommendation:
     return recommend(job_of(name), tracking=False)
 
 
-@pytest.mark.parametrize("name", cases_of(JOBS, long=LARGE_JOBS))
+@pytest.mark.parametrize("name", JOBS)
 def test_no_design_is_recommended_that_violates_a_limit(name: str) -> None:
     limits, answer = job_of(name).limits, answer_to(name)
     assert answer.status == "recommended"
@@ -45,7 +44,7 @@ def test_no_design_is_recommended_that_violates_a_limit(name: str) -> None:
         assert design.peak_memory_bytes <= design.memory_capacity_bytes
 
 
-@pytest.mark.parametrize("name", cases_of(JOBS, long=LARGE_JOBS))
+@pytest.mark.parametrize("name", cases_of(JOBS, long=JOBS[:2]))
 def test_removing_the_tightest_limit_never_makes_the_front_worse(name: str) -> None:
     job, answer = job_of(name), answer_to(name)
     used = {
