@@ -75,7 +75,7 @@ ENERGY_ALONE = job_with(
     },
     limits={"budget_usd": 1e12, "budget_probability": 0.95},
 )
-"""Money is for energy. Saves that stall at the power of a waiting cluster make a late run longer, but less so than others."""
+"""Money is for energy, so that an hour of waiting costs less than the mean hour of a run."""
 INTERVALS_S = np.geomspace(1.0, 1e6, 40)
 NUM_DESIGNS = 100
 """Designs of a job that are drawn."""
