@@ -1,4 +1,4 @@
-"""What do all tests share? Hypothesis without deadlines, temporary files, an empty MLflow store, and a picture of each name."""
+"""What do all tests share? Which of them are long, temporary files, an empty MLflow store, and a picture of each name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -22,11 +23,31 @@ from studies.tracking.mlflow_session import mlflow_at
 
 # The first example compiles kernels, and machines that are shared are as slow as they like.
 # Each run draws other examples, so that few are many in the end.
-settings.register_profile("shared-machine", deadline=None, max_examples=50)
-settings.load_profile("shared-machine")
+settings.register_profile("short", deadline=None, max_examples=20)
+settings.register_profile("long", deadline=None, max_examples=100)
 
 collect_ignore = ["planner/fake_torch.py"]
 """Runs only as a copy next to a script, together with the files copied there."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draws fewer examples where the long tests are left out."""
+    settings.load_profile("short" if config.getoption("markexpr") == "not long" else "long")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks as long what `short(cases)` leaves out: all cases of its test but so many, spread evenly over them."""
+    tests: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in items:
+        if marker := item.get_closest_marker("short"):
+            (num_kept,) = marker.args
+            tests.setdefault((item.nodeid.partition("[")[0], num_kept), []).append(item)
+    for (_, num_kept), cases in tests.items():
+        kept = {round(place) for place in np.linspace(0, len(cases) - 1, num_kept)}
+        for place, case in enumerate(cases):
+            if place not in kept:
+                case.add_marker("long")
 
 
 @pytest.fixture(scope="session", autouse=True)

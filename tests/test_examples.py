@@ -44,6 +44,7 @@ def test_no_design_is_recommended_that_violates_a_limit(name: str) -> None:
         assert design.peak_memory_bytes <= design.memory_capacity_bytes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", cases_of(JOBS, long=JOBS[:2]))
 def test_removing_the_tightest_limit_never_makes_the_front_worse(name: str) -> None:
     job, answer = job_of(name), answer_to(name)

@@ -83,6 +83,7 @@ PLANS: list[Mapping[str, object]] = [
 ]
 
 
+@pytest.mark.short(5)
 @pytest.mark.parametrize("fields", PLANS, ids=str)
 @pytest.mark.parametrize("is_tight", [False, True])
 def test_no_cut_that_fits_has_a_shorter_step(fields: Mapping[str, object], is_tight: bool) -> None:
@@ -112,6 +113,7 @@ def test_where_no_cut_fits_that_is_proven() -> None:
     assert (found.layers, found.is_proven) == (None, True)
 
 
+@pytest.mark.short(5)
 @pytest.mark.parametrize("model", [SMALL, "deepseek-v2-lite", MANY_ROWS], ids=["dense", "experts", "rows"])
 @pytest.mark.parametrize("fields", PLANS[:5], ids=str)
 def test_no_cut_that_fits_is_left_out(fields: Mapping[str, object], model: object) -> None:

@@ -192,6 +192,7 @@ def test_the_least_main_memory_is_that_of_the_least_demanding_scheme() -> None:
     np.testing.assert_allclose(bound(job, layouts).host_memory_fraction, least / capacity, rtol=1e-12)
 
 
+@pytest.mark.short(6)
 @pytest.mark.parametrize("name", JOBS)
 def test_no_simulated_design_is_better_than_the_bound_of_its_layout(name: str) -> None:
     _, bounds = sample(name)
@@ -235,6 +236,7 @@ def test_power_is_exact_for_the_design_with_the_fewest_spares(name: str) -> None
     np.testing.assert_allclose(bounds.power_w, least, rtol=1e-8)
 
 
+@pytest.mark.short(5)
 @pytest.mark.parametrize("name", JOBS)
 @settings(max_examples=20, deadline=None)
 @given(shares=st.lists(st.none() | st.floats(0.0, 0.6), min_size=len(LIMIT_NAMES), max_size=len(LIMIT_NAMES)))

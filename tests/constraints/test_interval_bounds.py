@@ -105,6 +105,7 @@ def reached_by_intervals(job: Job, designs: PlanTable) -> dict[str, Floats]:
     }
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("name", JOBS)
 def test_no_interval_beats_it(name: str) -> None:
     job = JOBS[name]
@@ -126,6 +127,7 @@ def test_a_late_run_may_spend_its_time_at_the_least_power() -> None:
     assert (least > 0.2 * best).all()
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("name", JOBS)
 def test_where_it_says_so_no_number_of_spares_beats_it_either(name: str) -> None:
     job = JOBS[name]

@@ -32,6 +32,7 @@ def exactly(num_gpus: int) -> dict[str, object]:
     return {**H100_RENTED, "num_gpus": num_gpus}
 
 
+@pytest.mark.short(8)
 @pytest.mark.parametrize(
     "job",
     [

@@ -87,6 +87,7 @@ def test_the_rules_at_fault_are_those_that_listing_finds(
         assert finding.least.needs.memory_fraction.tolist() == [shares.min()]
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("ranges", [[(8, 8)], [(8, 16), (8, 16)], [(200, 250), (8, 8)]])
 def test_the_nearest_number_that_fits_is_next_to_the_ranges(ranges: list[tuple[int, int]]) -> None:
     nearest = explain_memory(job_of(*ranges)).nearest

@@ -72,6 +72,7 @@ def looked_up(name: str) -> Callable[[Job, PlanTable], Evaluation]:
     return evaluated
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("share", cases_of([0.0, 0.1, 0.4], long=[0.0, 0.4]))
 @pytest.mark.parametrize("name", JOBS)
 def test_the_least_value_is_the_minimum_over_all_designs(
@@ -98,6 +99,7 @@ def test_the_least_value_is_the_minimum_over_all_designs(
             )
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("name", JOBS)
 @pytest.mark.parametrize("relaxed", ["budget_usd", "deadline_days", "carbon_kgco2e"])
 def test_the_search_goes_on_until_no_bound_could_win(
@@ -179,6 +181,7 @@ def test_bounds_spare_most_of_the_simulation(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(simulated) < space.num_designs / 4
 
 
+@pytest.mark.long
 def test_where_many_spares_are_enough_few_numbers_of_them_are_simulated_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

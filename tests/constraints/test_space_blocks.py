@@ -49,6 +49,7 @@ def test_blocks_list_the_layouts_in_the_order_of_the_whole_table(monkeypatch: py
     assert_same(PlanTable.concatenate(blocks), whole)
 
 
+@pytest.mark.long
 def test_a_streamed_space_has_the_same_designs_and_counts(streamed: Space, whole: Space) -> None:
     assert streamed.in_memory is None
     for name in ("num_layouts", "num_kept", "num_designs", "num_pruned"):

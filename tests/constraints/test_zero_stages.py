@@ -74,6 +74,7 @@ def test_the_order_of_stages_changes_nothing(workload: Mapping[str, object]) -> 
     assert keys(up) == keys(down)
 
 
+@pytest.mark.long
 @given(
     habits=st.fixed_dictionaries({}, optional=dict(HABITS)),
     model=st.sampled_from(["llama-3.1-8b", "mixtral-8x7b"]),

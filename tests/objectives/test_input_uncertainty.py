@@ -347,6 +347,7 @@ def test_a_design_that_is_better_in_every_draw_is_never_ranked_worse(values: Flo
     assert result.chosen_fraction(np.array([1.0, weight]))[0] == 0.0
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("rows", [[2], [2, 0], [1, 1, 0]])
 def test_a_design_meets_the_same_draws_alone_and_among_any_others(rows: list[int]) -> None:
     job = two_offers(

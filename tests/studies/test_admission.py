@@ -57,6 +57,7 @@ def test_a_row_gets_the_nearest_layout_and_that_of_a_design_is_its_own() -> None
         assert repaired.tolist() == design.tolist()
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("is_repaired", [False, True])
 @pytest.mark.parametrize("most", [0, 7, 1_000])
 def test_children_are_let_in_once_where_they_are_new_designs(is_repaired: bool, most: int) -> None:

@@ -140,11 +140,13 @@ def test_populations_prefer_less_excess_however_large_it_is(algorithm: Algorithm
     assert are_same(near, far).all()
 
 
+@pytest.mark.short(2)
 class TestOptunaTpe(AlgorithmContract):
     def begin(self, space: Space, seed: int) -> SearchAlgorithm:
         return begun(Algorithm.OPTUNA_TPE, space, seed)
 
 
+@pytest.mark.short(2)
 class TestOptunaNsga2(AlgorithmContract):
     def begin(self, space: Space, seed: int) -> SearchAlgorithm:
         return begun(Algorithm.OPTUNA_NSGA2, space, seed)

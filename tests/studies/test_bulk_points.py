@@ -75,6 +75,7 @@ def test_mlflow_shows_the_same_as_of_points_that_it_wrote_itself(
     assert shown(client, run_id) == by_mlflow
 
 
+@pytest.mark.long
 def test_points_that_are_sent_again_or_in_another_order_change_nothing(
     client: MlflowClient, by_mlflow: tuple[str, str]
 ) -> None:

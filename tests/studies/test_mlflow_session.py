@@ -294,6 +294,7 @@ MARKS_OF_TESTING = {
 """Variables in whose presence MLflow keeps quiet by itself, or goes elsewhere."""
 
 
+@pytest.mark.long
 def test_a_users_program_sees_no_output_no_telemetry_and_no_change_of_mlflows_state(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in MARKS_OF_TESTING}
     result = subprocess.run(

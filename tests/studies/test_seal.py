@@ -154,6 +154,7 @@ def test_batches_of_another_study_do_not_pass_for_those_of_this_one(path: Path, 
         front_of(other)
 
 
+@pytest.mark.long
 def test_a_flipped_bit_is_an_error_or_changes_nothing_that_is_read(path: Path, whole: bytes) -> None:
     draw = np.random.default_rng(3)
     expected = reading_of(path)

@@ -113,6 +113,7 @@ def test_a_stopped_search_keeps_what_it_evaluated(algorithm: str) -> None:
     assert result.archive.num_evaluated == len(all_of(evaluated)) > 0
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("limit", ["budget_usd", "deadline_days", "power_w"])
 def test_removing_a_limit_never_makes_the_front_worse(limit: str) -> None:
     base = {"budget_usd": 60_000.0, "deadline_days": 20.0, "power_w": 160e3}
@@ -134,6 +135,7 @@ def test_refinement_only_adds_to_the_front_and_stays_between_its_bounds() -> Non
     assert result.is_complete
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("algorithm", ["exhaustive", "random", "nsga2"])
 @pytest.mark.parametrize("checkpointing", [{}, {"interval_s": 600}])
 def test_refinement_evaluates_no_design_that_the_search_has_evaluated(

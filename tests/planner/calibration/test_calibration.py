@@ -96,6 +96,7 @@ def test_what_the_steps_cannot_tell_stays_as_published_and_is_named(answer: Cali
     assert held["host_launch_s"].value == training_constants().launch_s
 
 
+@pytest.mark.long
 def test_the_shipped_example_is_found_again_as_its_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", "--measured", str(EXAMPLE), "--json", "--quiet"]) == OK
     found = json.loads(capsys.readouterr().out)["calibration"]
@@ -189,6 +190,7 @@ def test_measurements_that_differ_little_are_one_configuration_with_a_warning(
     assert any("only 6 configurations" in note for note in found.warnings)
 
 
+@pytest.mark.long
 def test_a_row_that_the_others_do_not_explain_is_named(tmp_path: Path, rows: Rows) -> None:
     odd = {**rows[2], "step_time_s": 3.0 * float(str(rows[2]["step_time_s"]))}
     found = calibrate(written(tmp_path, [odd if row is rows[2] else row for row in rows]))
@@ -301,6 +303,7 @@ def test_intervals_come_from_the_errors_of_the_calibration(answer: CalibrationAn
     assert set(errors_of(job, recommended()).values()) == {residuals.mean_absolute_error_fraction}
 
 
+@pytest.mark.long
 def test_measured_rows_are_validated_with_their_own_intervals(
     tmp_path: Path, rows: Rows, answer: CalibrationAnswer
 ) -> None:

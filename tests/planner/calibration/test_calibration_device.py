@@ -195,6 +195,7 @@ def test_layers_that_do_not_fit_or_run_are_left_out() -> None:
     assert ConstantName.SUSTAINED_FRACTION in {one.name for one in answer.calibration.constants}
 
 
+@pytest.mark.long
 def test_sums_over_the_devices_of_a_node_give_its_links() -> None:
     answer = calibrate_kernels(measure(FakeDevice({}, num_devices=8)))
     (ratio,) = [c.value for c in answer.calibration.constants if c.name is ConstantName.INTRA_LINK_RATIO]
@@ -379,6 +380,7 @@ def test_too_little_memory_is_said() -> None:
         measure(FakeDevice({}, memory_bytes=2.0 * GIB))
 
 
+@pytest.mark.long
 def test_a_device_is_measured_kept_and_fitted_by_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

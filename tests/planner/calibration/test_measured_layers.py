@@ -39,6 +39,7 @@ def measured(request: pytest.FixtureRequest) -> tuple[str, CalibrationAnswer]:
     return request.param, calibrated(request.param)
 
 
+@pytest.mark.short(1)
 def test_published_constants_simulate_layers_no_worse_than_recorded(
     measured: tuple[str, CalibrationAnswer],
 ) -> None:

@@ -411,6 +411,7 @@ def test_progress_goes_to_a_terminal_line_and_names_stage_count_and_best() -> No
     assert all(words in stream.getvalue() for words in ("searching [all]", "345/678", "31.4 days"))
 
 
+@pytest.mark.long
 def test_nothing_but_the_answer_is_written_where_stderr_is_no_terminal(tmp_path: Path) -> None:
     job = str(ROOT / "examples" / "bloom-176b.yaml")
     narrow = ["--set", "search.num_refinements=0", "--no-tracking", "--output", str(tmp_path / "new")]

@@ -290,6 +290,7 @@ class TestNarrowLocales:
         assert line.endswith("or with names in ASCII it can")
         assert "cannot be written in this locale, whose names are in ascii" in line
 
+    @pytest.mark.long
     def test_a_file_whose_name_cannot_be_said_is_read(self, tmp_path: Path) -> None:
         shutil.copy(BLOOM, tmp_path / "naïve.yaml")
         done = self.in_ascii(tmp_path, "simulate", "naïve.yaml", "--plan", PLAN)

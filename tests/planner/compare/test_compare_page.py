@@ -28,6 +28,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("width", [400, 1400])
 def test_the_page_opens_offline_and_nothing_is_cut_off(browser: Browser, file: Path, width: int) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900})

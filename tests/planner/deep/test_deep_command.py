@@ -167,6 +167,7 @@ class TestAnswer:
         ):
             assert text in told
 
+    @pytest.mark.short(2)
     @pytest.mark.parametrize(
         ("plan", "ranks"),
         [

@@ -120,6 +120,7 @@ def without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.broken_rules", lambda *_: set(BREAKS) - {name})
 
 
+@pytest.mark.short(8)
 @pytest.mark.parametrize("name", [name for name in CONSTRAINTS if name != "degrees"])
 def test_a_constraint_that_nothing_breaks_would_be_noticed(
     name: str, monkeypatch: pytest.MonkeyPatch

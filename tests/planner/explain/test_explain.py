@@ -236,6 +236,7 @@ def test_a_plan_of_a_job_is_explained_in_words_and_as_json(capsys: pytest.Captur
     assert "num_gpus = 384, limits.num_gpus = 320; exceeded by 20.0 %" in " ".join(shown.split())
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [

@@ -179,6 +179,7 @@ def assert_conflicts_are_minimal(limits: Mapping[str, float], answer: Infeasibil
             assert value == pytest.approx(every_design()[1][name][kept].min(), rel=1e-3)  # four digits
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_the_conflict_is_one_and_leaving_a_limit_of_it_out_resolves_it(seed: int) -> None:
     _, values, possible = every_design()

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from constraints.answers import with_other_intervals
 from constraints.evaluation import Evaluation, evaluate
@@ -154,6 +155,7 @@ def test_a_power_cap_between_those_that_are_listed_is_not_proven_away() -> None:
     assert (found.plans.power_cap_fraction > 0.6).all()
 
 
+@pytest.mark.long
 def test_an_interval_that_saves_carbon_rather_than_time_is_not_proven_away() -> None:
     job = job_with(search={"micro_batch_sizes": [1], "num_refinements": 5, "power_caps": [0.8]})
     whole = evaluate(job, pruned_space(job).designs())

@@ -397,6 +397,7 @@ SHORT_AND_SLOW = [
 ]
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     ("arguments", "is_told"),
     [

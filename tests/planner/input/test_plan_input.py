@@ -14,6 +14,7 @@ from simulator.errors import InputError
 from tests.planner.simulated import AS_IT_WAS_RUN, BLOOM, LLAMA, answer
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     "plan",
     [

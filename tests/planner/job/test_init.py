@@ -124,6 +124,7 @@ def test_a_file_in_no_folder_is_refused_with_the_way_out(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.short(16)
 @pytest.mark.parametrize("model", names(Kind.MODELS))
 def test_every_model_of_the_catalogue_gets_a_job_that_loads(model: str, tmp_path: Path) -> None:
     # Short sequences: some models were made for no more than 2,048 tokens.

@@ -252,6 +252,7 @@ def test_constraints_without_a_job_keep_the_schema_of_explain(
     assert printed["schema_version"] == 1
 
 
+@pytest.mark.short(8)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_command_prints_the_schema(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["schema", name]) == 0

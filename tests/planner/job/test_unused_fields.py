@@ -98,6 +98,7 @@ def wide_factors(job: Job, fields: Iterable[str]) -> Job:
     return job.model_copy(update={"input_factors": job.input_factors.model_copy(update=wide)})
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("name", JOBS)
 def test_a_figure_is_told_as_unused_where_changing_it_changes_nothing(name: str) -> None:
     job, before = JOBS[name], told(JOBS[name])
@@ -107,6 +108,7 @@ def test_a_figure_is_told_as_unused_where_changing_it_changes_nothing(name: str)
         assert (path in unused_fields(other)) == is_same, (path, unused_fields(other))
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("name", JOBS)
 def test_factors_that_are_told_as_unused_change_nothing_all_together(name: str) -> None:
     wide = wide_factors(JOBS[name], InputFactors.model_fields)
@@ -115,6 +117,7 @@ def test_factors_that_are_told_as_unused_change_nothing_all_together(name: str) 
     assert np.array_equal(drawn(JOBS[name], part), drawn(wide_factors(JOBS[name], unused), part))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", cases_of(["rented", "bought, everything counted"], long=["bought, everything counted"])
 )

@@ -149,6 +149,7 @@ def test_every_field_of_a_rule_is_tried() -> None:
     assert {path for rule in WORKLOAD_RULES for path in rule.paths} == {f"workload.{name}" for name in tried}
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("name", cases_of(JOBS, long=set(JOBS) - {"dense", "dense, ZeRO 3, fp8", "experts"}))
 def test_a_field_is_told_as_unused_where_changing_it_changes_nothing(name: str) -> None:
     job, plans = JOBS[name], plans_of(JOBS[name])

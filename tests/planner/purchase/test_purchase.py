@@ -247,6 +247,7 @@ def test_a_budget_below_every_plan_is_at_fault_alone() -> None:
     assert plan.all_rent_usd == rented().cost_usd
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("terms", "name", "little", "enough"),
     [
@@ -376,6 +377,7 @@ def test_bought_nodes_pay_for_the_network_that_they_need_and_for_all_of_the_staf
     assert plan.cost_usd == pytest.approx(sum(parts))
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("tokens", [2e10, 4e11, 1.2e12])
 def test_no_number_of_nodes_is_cheaper_at_its_own_price(tokens: float) -> None:
     once = {"first_delivery_day": 0, "delivery_every_days": 100, "max_nodes": 64}

@@ -56,6 +56,7 @@ def test_pointing_at_a_design_of_the_front_shows_that_design(browser: Browser) -
             assert f"carbon {human.carbon(design.carbon_kgco2e)}" in shown
 
 
+@pytest.mark.long
 def test_designs_of_the_front_lie_where_their_figures_are_on_both_axes(browser: Browser) -> None:
     """Places are straight in the figures, or in their logarithms, to a pixel; across they rise, up they fall."""
     front = drawn().report.answer.front
@@ -74,6 +75,7 @@ def test_designs_of_the_front_lie_where_their_figures_are_on_both_axes(browser: 
                 np.testing.assert_allclose(slope * numbers + offset, pixels, atol=1.0)
 
 
+@pytest.mark.long
 def test_pointing_at_another_design_shows_its_figures_and_the_limit_that_it_breaks(browser: Browser) -> None:
     table = read_designs(answered() / "designs.parquet")
     on_front = {design.design_id for design in drawn().report.answer.front}
@@ -118,6 +120,7 @@ def test_as_many_designs_lie_beyond_the_edges_as_beyond_those_of_the_picture(bro
         assert page.locator("#num-beyond").inner_text().startswith("All selected designs")
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(("key", "units"), [("peak_memory_bytes", {"GiB"}), ("time_to_train_days", TIMES)])
 def test_numbers_on_an_axis_are_round_in_the_unit_that_is_shown(
     browser: Browser, key: str, units: set[str]
@@ -161,6 +164,7 @@ def test_no_number_of_an_axis_is_cut_or_overlaps_another(browser: Browser, width
                     assert all(before[1] < after[0] for before, after in pairwise(line))
 
 
+@pytest.mark.long
 def test_another_axis_is_another_picture(browser: Browser) -> None:
     with opened(browser) as page:
         pictures = {picture(page, "cloud")}
@@ -262,6 +266,7 @@ def test_a_range_along_a_scale_is_a_filter_and_a_click_takes_it_away(browser: Br
         assert page.locator("#num-kept").inner_text() == "No filters."
 
 
+@pytest.mark.long
 def test_keys_alone_reach_everything_and_walk_through_the_front(browser: Browser) -> None:
     front = sorted(drawn().report.answer.front, key=lambda design: design.time_to_train_days)
     with opened(browser) as page:
@@ -297,6 +302,7 @@ def test_the_legend_of_the_front_names_what_is_drawn(browser: Browser) -> None:
         assert "recommended" in shown
 
 
+@pytest.mark.long
 def test_a_design_of_the_table_is_shown_in_the_picture(browser: Browser) -> None:
     design = drawn().report.answer.front[-1]
     with opened(browser) as page:

@@ -227,6 +227,7 @@ def rented(job_: Job, *, h100: float, a100: float) -> Job:
     return job_.model_copy(update={"offers": offers, "objectives": (Objective.COST,), "limits": Limits()})
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("own_site", [0, 1])
 def test_the_grids_of_all_sites_move_also_where_the_recommended_design_stands_elsewhere(
     own_site: int,

@@ -25,6 +25,7 @@ from tests.planner.report_studies import NOON, answered, drawn, job
 from tests.planner.report_window import opened, picture
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1400])
 def test_nothing_overlaps_or_is_cut_off(browser: Browser, width: int, scheme: str) -> None:
@@ -41,6 +42,7 @@ def test_nothing_overlaps_or_is_cut_off(browser: Browser, width: int, scheme: st
         assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
+@pytest.mark.long
 def test_text_can_be_read_in_light_and_in_dark(browser: Browser) -> None:
     papers = set()
     for scheme in ("light", "dark"):
@@ -77,6 +79,7 @@ def test_on_paper_no_table_is_cut_off_and_designs_keep_their_numbers(browser: Br
         assert all(button.is_visible() for button in shown)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("script", [True, False])
 def test_on_paper_everything_is_open_and_closes_again(browser: Browser, *, script: bool) -> None:
     with opened(browser, script=script) as page:
@@ -128,6 +131,7 @@ def test_a_name_that_is_a_script_is_shown_and_not_run(browser: Browser, tmp_path
         assert page.locator("h1").inner_text() == name
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("width", [400, 1400])
 def test_long_names_and_large_numbers_neither_overlap_nor_are_cut_off(
     browser: Browser, width: int, tmp_path: Path

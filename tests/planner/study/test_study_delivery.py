@@ -171,6 +171,7 @@ def runs_of(uri: str) -> tuple[list[Run], dict[str, dict[str, str]]]:
     return [run for run in runs if run not in children], tags
 
 
+@pytest.mark.long
 def test_status_and_mlflow_say_the_same_of_the_front(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +315,7 @@ def test_studies_of_one_job_that_keep_all_and_fronts_are_two_in_their_folder_and
 KEEPS: tuple[Keep, ...] = ("all", "front")
 
 
+@pytest.mark.long
 def test_a_delivery_that_breaks_off_is_completed_by_the_next_one(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,6 +463,7 @@ def objectives_of_feasible_designs(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(values), np.array(names)
 
 
+@pytest.mark.long
 def test_a_study_that_is_sent_again_from_its_middle_has_every_point_once(tmp_path: Path, uri: str) -> None:
     target = Target(tracking_uri=uri)
     stopped = run_study_of(

@@ -91,6 +91,7 @@ REQUIRED = {
 METADATA = {"process_name": "name", "thread_name": "name", "thread_sort_index": "sort_index"}
 
 
+@pytest.mark.short(1)
 def test_the_file_keeps_the_rules_of_the_trace_event_format(case: tuple[str, str], tmp_path: Path) -> None:
     document = trace(tmp_path, *case)
     assert document["displayTimeUnit"] in ("ms", "ns")
@@ -160,6 +161,7 @@ BUCKETS = {
 }
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(("job", "plan"), STEPS.values(), ids=list(STEPS))
 def test_the_step_agrees_with_the_reported_breakdown_to_the_microsecond(
     job: str, plan: str, tmp_path: Path
@@ -194,6 +196,7 @@ def drawn_us(spans: list[Entry]) -> dict[str, float]:
     return sums
 
 
+@pytest.mark.short(1)
 def test_the_run_in_the_trace_is_the_replay_of_the_answer(case: tuple[str, str], tmp_path: Path) -> None:
     job, plan = case
     found = [event for event in entries(tmp_path, job, plan) if event["pid"] == RUN]

@@ -31,6 +31,7 @@ def end_us(run: StepRun) -> float:
     return max(float(str(entry["ts"])) + float(str(entry.get("dur", 0.0))) for entry in entries)
 
 
+@pytest.mark.short(7)
 @pytest.mark.parametrize("algorithm", Algorithm)
 @pytest.mark.parametrize("network", [NetworkKind.NODES, NetworkKind.RING])
 @pytest.mark.parametrize("parallel", ["ddp", "ddp=4,tp=2,pp=2"])
@@ -46,6 +47,7 @@ def test_the_timeline_of_a_trace_ends_when_the_answer_without_one_says(
     assert end_us(drawn) == pytest.approx(1e6 * answer.step_s, abs=ROUNDING)
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("is_folded", [True, False])
 @pytest.mark.parametrize("name", PLANS)
 def test_the_timeline_of_a_plan_ends_when_its_answer_says(name: str, is_folded: bool) -> None:

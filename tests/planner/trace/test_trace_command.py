@@ -40,6 +40,7 @@ class TestAnswer:
         assert answer.efficiency_fraction == pytest.approx(8.8e-3 / (8.8e-3 + SUMMED_S))
         assert (answer.data_parallel, answer.num_microbatches, answer.batch_size) == (4, 1, 128)
 
+    @pytest.mark.short(4)
     @pytest.mark.parametrize("parallel", ["ddp=8,tp=2", "tp=16", "ddp=4,tp=2,pp=2", "fsdp"])
     @pytest.mark.parametrize("network", [NetworkKind.NODES, NetworkKind.SWITCH, NetworkKind.RING])
     def test_what_is_alike_is_played_once_and_told_of_each(self, parallel: str, network: NetworkKind) -> None:

@@ -80,6 +80,7 @@ def test_doubling_the_price_of_the_hardware_doubles_what_is_paid_for_it(field: s
     assert swing.swing_fraction == pytest.approx(1.0, rel=1e-12)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("end", ["low", "high"])
 @pytest.mark.parametrize("whose", ["bought", "rented"])
 def test_an_input_moves_the_results_as_if_it_were_set_in_the_job(
@@ -282,6 +283,7 @@ def test_a_demand_charge_is_as_unsure_as_the_electricity() -> None:
     assert swing.swing_fraction * found.design.cost_usd == pytest.approx(0.8 * paid, rel=1e-9)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("terms", "field", "ends"),
     [

@@ -37,6 +37,7 @@ def moved_parts(job: Job, before: Outcomes, plans: PlanTable) -> set[str]:
     }
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     "name", cases_of(["bloom-176b", "llama-3.1-405b", "llama-3.1-70b"], long=["llama-3.1-70b"])
 )

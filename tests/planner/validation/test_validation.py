@@ -228,6 +228,7 @@ class TestCommand:
         error = first["predicted_step_time_s"] / 10.0 - 1.0
         assert (score["group"], score["bias_fraction"]) == ("h100-sxm5-80gb", pytest.approx(error))
 
+    @pytest.mark.long
     @pytest.mark.usefixtures("rows_simulated_once")
     def test_the_shipped_runs_are_scored_without_a_file(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["validate"]) == OK

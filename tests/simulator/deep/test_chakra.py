@@ -458,6 +458,7 @@ class TestBroken:
         with pytest.raises(InputError, match="is no gzip"):
             read_chakra(path)
 
+    @pytest.mark.short(1)
     @pytest.mark.parametrize(
         ("suffix", "form"), [(".et", None), (".et", PROTOBUF), (".json", None), (".json", JSON_LINES)]
     )

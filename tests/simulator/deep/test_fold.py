@@ -85,6 +85,7 @@ def num_played(
 
 
 class TestExactness:
+    @pytest.mark.short(16)
     @pytest.mark.parametrize("division", DIVISIONS)
     @pytest.mark.parametrize("name", NETWORKS)
     def test_every_accelerator_and_link_is_as_in_the_whole_step(self, name: str, division: str) -> None:

@@ -31,6 +31,7 @@ def _of_four_micro_batches(case: Case) -> Case:
     return Case(job=case.job.model_copy(update={"workload": short}), plan=case.plan)
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("name", CASES)
 def test_read_back_and_played_it_takes_as_long(name: str, tmp_path: Path) -> None:
     case = _of_four_micro_batches(FEW[name])

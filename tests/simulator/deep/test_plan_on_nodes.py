@@ -39,6 +39,7 @@ def test_it_takes_as_long_as_message_by_message(name: str) -> None:
     assert part.fast.step_time_s[0] == whole.fast.step_time_s[0]
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("is_beside", [False, True])
 @pytest.mark.parametrize("speed", [0.8, 0.5, 0.25])
 def test_a_slow_accelerator_is_as_slow_as_message_by_message(*, is_beside: bool, speed: float) -> None:

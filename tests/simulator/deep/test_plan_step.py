@@ -75,11 +75,13 @@ def _inner(items: Items) -> list[Beside]:
 
 
 class TestDepths:
+    @pytest.mark.short(16)
     @pytest.mark.parametrize("name", LARGE)
     def test_a_step_of_seconds_differs_by_less_than_one_percent(self, name: str) -> None:
         _, difference = _of_grid(name)
         assert abs(difference) < LARGE_DIFFERENCE
 
+    @pytest.mark.short(20)
     @pytest.mark.parametrize("name", GRID)
     def test_the_page_on_the_deep_depth_has_what_is_played(self, name: str) -> None:
         line, _ = _of_grid(name)
@@ -191,6 +193,7 @@ class TestDepths:
         workload = training(model, sequence_length=sequence, global_batch_size=2 * plan.data_parallel)
         assert abs(_difference(plan_step(job_of(workload), plan))) < most
 
+    @pytest.mark.short(1)
     @pytest.mark.parametrize(
         ("model", "accelerator", "plan"),
         [
@@ -246,6 +249,7 @@ class TestDepths:
         job = job_of(changed(workload, scatters_gradients_from=3))
         assert abs(_difference(plan_step(job, plan_of(pipeline=2, virtual=2, data=32, zero=2)))) < 0.06
 
+    @pytest.mark.short(1)
     @pytest.mark.parametrize(("tensor", "batch", "virtual"), [(8, 32, 5), (8, 64, 2), (4, 128, 2)])
     def test_what_groups_of_interleaved_stages_leave_is_a_queue_of_their_stage(
         self, tensor: int, batch: int, virtual: int
@@ -439,6 +443,7 @@ class TestDepths:
         later_s = seconds_of(layer.backward) - seconds_of(layer.input_gradient)
         assert later_s == pytest.approx(float(dense_layer_weight_gradients_s(parts.rank)[0]))
 
+    @pytest.mark.short(2)
     @pytest.mark.parametrize("is_folded", [True, False])
     @pytest.mark.parametrize("plan", [plan_of(tensor=2, data=4, zero=3), plan_of(tensor=4, data=4, zero=2)])
     def test_groups_of_a_mesh_that_have_no_pair_in_common_share_no_links(
@@ -614,6 +619,7 @@ class TestFolding:
         assert step.unshared_step_time_s == pytest.approx(whole.unshared_step_time_s, rel=1e-5)
         assert step.step_time_s == pytest.approx(whole.step_time_s, rel=SHARED_FOLDED)
 
+    @pytest.mark.short(6)
     @pytest.mark.parametrize("name", FEW)
     def test_symmetric_steps_are_the_same_folded_and_message_by_message(self, name: str) -> None:
         step, whole = (_step(FEW[name], is_folded=is_folded) for is_folded in (True, False))
@@ -622,6 +628,7 @@ class TestFolding:
         apart = 0.01 if name == "experts" else SHARED_FOLDED if is_shared else 1e-5
         assert step.step_time_s == pytest.approx(whole.step_time_s, rel=apart)
 
+    @pytest.mark.short(4)
     @pytest.mark.parametrize("name", ["tensor", "data on two nodes", "pipeline", "experts on two nodes"])
     @pytest.mark.parametrize(
         "faults", [Faults(speed={1: 0.5}), Faults(scale_up={1: 0.25}), Faults(card={1: 0.25})]

@@ -273,6 +273,7 @@ class TestBroken:
         with pytest.raises(InputError, match=r"is no gzip|is no JSON"):
             read_profile(path)
 
+    @pytest.mark.short(1)
     @pytest.mark.parametrize("form", [None, JSON])
     @pytest.mark.parametrize("name", ["profile.json", "graph.json"])
     def test_mutated_files_are_read_or_refused(self, tmp_path: Path, name: str, form: Form | None) -> None:

@@ -153,6 +153,7 @@ def changed_in_steps(
         yield net, follow(net, change, changed, is_max_min)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("is_regular", [False, True])
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=40, deadline=None)

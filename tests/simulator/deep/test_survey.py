@@ -19,6 +19,7 @@ def table(name: str) -> list[str]:
     return TEXT.partition(f"<!-- {name} -->\n")[2].partition("\n<!-- end -->")[0].splitlines()[2:]
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("line", table("furthest"))
 def test_a_plan_that_is_far_apart_is_played_as_the_page_has_it(line: str) -> None:
     named = line.removeprefix("| ").partition(" | ")[0]

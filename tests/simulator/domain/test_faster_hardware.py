@@ -80,6 +80,7 @@ def replicas_enter_a_domain(plan: Plan, num_nodes: int) -> bool:
     return plan.zero_stage < 2 and 8 < num_ranks <= 8 * num_nodes
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(
     "name",
     [

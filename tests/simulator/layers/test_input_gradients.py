@@ -267,6 +267,7 @@ def test_products_that_are_apart_behind_one_norm_have_one_sum_of_all_their_input
     assert steps[1].step_time_s == pytest.approx(float(steps[1].fast.step_time_s[0]), rel=0.01)
 
 
+@pytest.mark.short(18)
 @pytest.mark.parametrize("has_sequence_parallel", [True, False])
 @pytest.mark.parametrize("separate", ["none", "feed_forward", "all"])
 @pytest.mark.parametrize("block", [None, "one_norm", "two_norms"])

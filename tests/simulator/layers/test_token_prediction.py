@@ -275,6 +275,7 @@ GRID: list[tuple[ModelShape, Plan, dict[str, object]]] = [
 
 
 class TestSteps:
+    @pytest.mark.short(5)
     @pytest.mark.parametrize(("model", "plan", "choices"), GRID)
     def test_one_module_more_is_never_faster_or_smaller(
         self, model: ModelShape, plan: Plan, choices: dict[str, object]
@@ -320,6 +321,7 @@ class TestDeepDepth:
         for items, way in ((passes.forward, "forward"), (passes.backward, "backward")):
             assert sum(_seconds(items)) == pytest.approx(float(getattr(times, f"{way}_s")[0]))
 
+    @pytest.mark.short(2)
     @pytest.mark.parametrize(
         "plan",
         [

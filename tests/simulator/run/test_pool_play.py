@@ -95,6 +95,7 @@ def test_no_fixed_point_is_sought_of_waits_that_are_played(monkeypatch: pytest.M
     assert (waits_s(runs) == found_s).all()
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("num_failures", [50, 1000])
 @pytest.mark.parametrize("queue_days", [1.0, 4.0])
 def test_runs_are_as_long_as_those_of_the_event_loop(num_failures: int, queue_days: float) -> None:

@@ -180,6 +180,7 @@ class TestLevels:
         error = 4.0 * runs.wall_s.std() / math.sqrt(4000)
         assert runs.wall_s.mean() == pytest.approx(1e4 * exact, abs=error)
 
+    @pytest.mark.short(2)
     @pytest.mark.parametrize("work", [1.2, 1.7, 2.5])
     @pytest.mark.parametrize(("durable_every", "interval"), [(7, 1.4), (15, 1.0)])
     def test_runs_of_a_few_durable_saves_that_need_many_times_their_work_are_as_long_as_in_the_loop(
@@ -287,6 +288,7 @@ class TestReplicas:
         assert live.lost_work_s == pytest.approx(saved.lost_work_s)
         assert (live.reduced_capacity_s == 0.0).all()
 
+    @pytest.mark.short(4)
     @pytest.mark.parametrize("interval", [0.5, 1.0, 3.0])
     @pytest.mark.parametrize("planned", [0.3, 0.8])
     @pytest.mark.parametrize("missing", [0.0, 1.0])

@@ -107,6 +107,7 @@ def test_planned_stops_and_waits_for_nodes_spread_runs_as_replays_do(
     )
 
 
+@pytest.mark.short(6)
 @pytest.mark.parametrize("rate", [0.05, 0.5, 2.5, 12.0])
 @pytest.mark.parametrize("scheme", [*SCHEMES, CheckpointScheme.NONE, CheckpointScheme.JUST_IN_TIME])
 def test_risks_of_runs_with_few_failures_are_those_of_replays(rate: float, scheme: CheckpointScheme) -> None:
@@ -144,6 +145,7 @@ def test_nothing_delays_a_run_with_the_chance_that_nothing_fails(rate: float) ->
         assert late_s == pytest.approx(run.initialization_s + run.calm_s, rel=1e-8)
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("log_mean", [None, -2.5])
 @pytest.mark.parametrize("rate", [0.02, 0.3, 3.0, 30.0])
 def test_risks_sum_up_to_the_expected_run(rate: float, log_mean: float | None) -> None:

@@ -43,6 +43,7 @@ def random_runs() -> RunSpread:
     )
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("risk", [0.5, 0.05, 1e-3, 1e-5])
 def test_what_is_left_out_matters_little(risk: float, monkeypatch: pytest.MonkeyPatch) -> None:
     runs, late_s, told, whole = random_runs(), *(np.empty(NUM_RUNS) for _ in range(3))

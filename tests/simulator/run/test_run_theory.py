@@ -334,6 +334,7 @@ class TestX12Ledger:
         assert finite.mean() > 0.9
         assert wall_s(runs)[finite] == pytest.approx(runs.wall_s[finite], rel=1e-9)
 
+    @pytest.mark.long
     def test_no_figure_of_ten_thousand_random_runs_is_negative_or_unknown(self) -> None:
         row = random_runs(10_000, seed=2)
         # What never ends is played until its 200,000th failure, so that few of these have to do.
@@ -348,6 +349,7 @@ class TestX12Ledger:
         share = expected_goodput(**row)
         assert ((share >= 0.0) & (share <= 1.0 + 1e-12)).all()
 
+    @pytest.mark.short(1)
     @pytest.mark.parametrize("factor", [2.0**-9, 2.0**9])
     def test_no_expectation_depends_on_the_unit_of_time(self, factor: float) -> None:
         row = random_runs(1000, seed=3)

@@ -80,6 +80,7 @@ def test_events_sum_up_to_the_ledger_of_the_same_replay(name: str, replication: 
     assert np.count_nonzero(run.events.kind < NUM_INTERRUPTIONS) == num_stops > 0
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("name", PLANS)
 def test_the_foreground_is_one_chain_from_the_first_start_to_the_end(name: str) -> None:
     job, plan = asked(name, failures_per_1000_node_days=0.01) if name == "no saves" else asked(name)

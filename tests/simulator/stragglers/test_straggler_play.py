@@ -296,6 +296,7 @@ def test_the_fast_form_agrees_with_played_replicas(
     assert float(expected_slowdown(CALM[name], design)[0]) == pytest.approx(played.mean(), abs=tolerance)
 
 
+@pytest.mark.short(24)
 @pytest.mark.parametrize("schedule", list(Schedule)[1:])
 @pytest.mark.parametrize(("stages", "micro_batches"), [(2, 8), (4, 16), (8, 32), (16, 32)])
 @pytest.mark.parametrize("name", CALM)
@@ -356,6 +357,7 @@ def test_durations_reach_the_kernel_in_the_layout_that_it_is_compiled_for(
     assert all(durations.flags.c_contiguous for durations in received)
 
 
+@pytest.mark.long
 def test_pauses_and_episodes_are_as_frequent_when_played() -> None:
     design = design_of(replicas=8, ranks=2, micro_batches=8)
     model = Stragglers(gc_pause_s=0.5, gc_every_steps=20.0, episodes_per_node_day=2.0, episode_factor=1.3)

@@ -106,6 +106,7 @@ GROWING = {
 }
 
 
+@pytest.mark.short(48)
 @pytest.mark.parametrize("name", GROWING)
 @pytest.mark.parametrize("preset", STRAGGLER_PRESETS)
 @pytest.mark.parametrize(
