@@ -115,6 +115,7 @@ def test_the_same_command_twice_prints_the_same_but_for_the_time_of_day(
     assert first == second
 
 
+@pytest.mark.long
 def test_limits_that_are_proven_too_tight_end_with_3_and_the_command_that_it_proposes_succeeds(
     workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,7 @@ def test_one_pair_of_neighbours_moves_the_mean_by_its_share() -> None:
     assert largest_exchange([job(1.0, 2.0, 3.0, 4.0)] * 2) == pytest.approx(0.1)
 
 
+@pytest.mark.long
 def test_resampling_is_repeatable_and_says_that_few_designs_are_unsure() -> None:
     few, many = ([job(*np.roll(np.arange(1.0, n + 1.0), 2))] for n in (8, 40))
     assert deviation_by_resampling(few) == deviation_by_resampling(few)

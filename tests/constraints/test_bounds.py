@@ -205,7 +205,7 @@ def test_no_simulated_design_is_better_than_the_bound_of_its_layout(name: str) -
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", JOBS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_no_interval_between_saves_beats_the_bound(name: str, data: st.DataObject) -> None:
     _, bounds = sample(name)
@@ -238,7 +238,7 @@ def test_power_is_exact_for_the_design_with_the_fewest_spares(name: str) -> None
 
 @pytest.mark.short(5)
 @pytest.mark.parametrize("name", JOBS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(shares=st.lists(st.none() | st.floats(0.0, 0.6), min_size=len(LIMIT_NAMES), max_size=len(LIMIT_NAMES)))
 def test_a_design_that_fits_is_never_pruned(name: str, shares: list[float | None]) -> None:
     layouts, bounds = sample(name)

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -36,7 +36,6 @@ NEEDS = st.integers(1, 4).flatmap(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(needs=NEEDS, data=st.data())
 def test_the_conflict_is_one_of_those_that_brute_force_finds(needs: Floats, data: st.DataObject) -> None:
     width = needs.shape[1]

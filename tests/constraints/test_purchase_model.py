@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from constraints.purchase_model import cheapest, least_capital_usd
@@ -124,7 +124,6 @@ def problems(draw: st.DrawFn) -> PurchaseProblem:
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(problems())
 def test_no_choice_is_cheaper_and_none_is_found_only_where_there_is_none(problem: PurchaseProblem) -> None:
     solution = cheapest(problem, effort=EFFORT)
@@ -138,7 +137,6 @@ def test_no_choice_is_cheaper_and_none_is_found_only_where_there_is_none(problem
 
 
 @pytest.mark.long
-@settings(max_examples=30, deadline=None)
 @given(problems())
 def test_no_choice_takes_less_capital(problem: PurchaseProblem) -> None:
     free = replace(problem, capital_usd=None)
@@ -265,7 +263,6 @@ def test_two_jobs_share_what_is_bought_one_after_the_other() -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=200, deadline=None)
 @given(problems())
 def test_a_way_that_some_choice_takes_fits_alone(problem: PurchaseProblem) -> None:
     alone = replace(problem, windows=problem.windows[:1], ways=problem.ways[:4])

@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from constraints import stage_balance
@@ -72,7 +72,6 @@ def cases(draw: st.DrawFn) -> tuple[LayerCosts, int, int, list[int], float]:
     return costs, num_stages, virtual, held, draw(st.floats(1.0, 200.0))
 
 
-@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_no_cut_that_fits_the_memory_has_a_faster_slowest_stage(
     case: tuple[LayerCosts, int, int, list[int], float],

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from objectives.break_even import rent_or_own
@@ -249,7 +249,6 @@ def test_doubling_ports_and_nodes_doubles_capital_and_maintenance() -> None:
         assert bool(one[name] > before[name]) == is_share
 
 
-@settings(max_examples=40)
 @given(
     is_bought=st.booleans(),
     plan=st.fixed_dictionaries(

@@ -22,6 +22,7 @@ class TestStepError:
         between, within = variance_parts(groups)
         assert (math.sqrt(between), math.sqrt(within)) == pytest.approx((0.3, 0.1), rel=0.05)
 
+    @pytest.mark.long
     def test_the_shipped_split_is_that_of_the_shipped_steps(self) -> None:
         rows = [row for row in read_rows() if not row["left_out_because"]]
         shared, own = variance_parts(log_ratios_by_job(compare(rows)))

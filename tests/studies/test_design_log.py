@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.errors import StudyError
@@ -46,7 +46,6 @@ def test_what_was_appended_is_read_back_in_order(tmp_path: Path, batch_sizes: li
     assert_same(read_designs(path), batch(0, sum(batch_sizes)))
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     numbers=st.lists(st.floats(width=64), min_size=1, max_size=20),
     texts=st.lists(

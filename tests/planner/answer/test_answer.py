@@ -252,6 +252,7 @@ def test_a_run_that_may_never_end_has_no_bound_instead_of_a_crash(job: Job) -> N
     assert answer.best.checkpoint_interval_s is None
 
 
+@pytest.mark.long
 def test_hardware_that_costs_nothing_is_compared_by_the_other_objectives() -> None:
     free = with_h100_rent(small_job(tensor_parallel=[1, 2], context_parallel=[1], num_refinements=2), 0.0)
     answer = answer_to(free)

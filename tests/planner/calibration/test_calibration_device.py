@@ -126,7 +126,7 @@ def table() -> KernelTable:
 
 
 @pytest.mark.long
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(
     peak=st.floats(0.5, 0.95),
     memory=st.floats(0.5, 0.95),
@@ -182,6 +182,7 @@ def test_every_layer_is_told_with_its_errors_and_what_it_keeps(table: KernelTabl
     assert kept == pytest.approx(np.zeros(len(kept)), abs=1e-6)
 
 
+@pytest.mark.long
 def test_layers_in_8_bits_of_an_accelerator_without_are_not_asked_for(table: KernelTable) -> None:
     slow = replace(table, seconds=3.0 * table.seconds)
     answer = calibrate_kernels(slow, accelerator="a100-sxm4-80gb")
@@ -291,6 +292,7 @@ def test_a_date_that_no_calibration_takes_is_refused_before_anything_is_read(tmp
             read(absent, date=long)
 
 
+@pytest.mark.long
 def test_times_of_nothing_and_unknown_devices_are_refused(tmp_path: Path, table: KernelTable) -> None:
     file = tmp_path / "kernels.csv"
     file.write_text(kernel_text(table).replace(table.device, "ACME 9000"))

@@ -295,6 +295,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.long
 def test_an_output_without_space_is_named() -> None:
     command = [sys.executable, "-m", "planner.cli", "catalog", "sites"]
     with Path("/dev/full").open("w", encoding="utf-8") as full:

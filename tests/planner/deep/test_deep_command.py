@@ -313,6 +313,7 @@ class TestOwnNetwork:
         assert took_s[1e9] == pytest.approx(2 * took_s[2e9])
         assert least_s <= took_s[1e9] < 1.05 * least_s
 
+    @pytest.mark.long
     def test_a_slow_link_of_the_network_is_named(
         self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

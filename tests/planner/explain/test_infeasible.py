@@ -36,6 +36,7 @@ def assert_relaxations_work_and_are_the_least(limits: Mapping[str, float], answe
             assert not fits({**limits, name: lower})
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("name", ["budget_usd", "deadline_days", "power_w", "carbon_kgco2e"])
 def test_one_limit_that_no_design_keeps_is_named_with_the_least_that_works(name: str) -> None:
     limits = {name: least(name) * 0.5}

@@ -61,7 +61,7 @@ def test_a_config_file_that_is_unusable_is_named(tmp_path: Path, content: str, e
         parse_job(document, folder=tmp_path)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_config_file_is_a_job_or_an_input_error(tmp_path: Path, data: st.DataObject) -> None:
     kinds = st.sampled_from(["llama", "deepseek_v3", "mixtral", "falcon", "gpt2"])

@@ -190,7 +190,7 @@ def test_a_file_of_the_wrong_size_is_not_read_to_its_end(tmp_path: Path) -> None
 # Any bytes, any values
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200), suffix=st.sampled_from([".yaml", ".json", ".toml"]))
 def test_any_bytes_are_an_input_error_and_nothing_else(tmp_path: Path, content: bytes, suffix: str) -> None:
     path = tmp_path / f"job{suffix}"
@@ -199,7 +199,7 @@ def test_any_bytes_are_an_input_error_and_nothing_else(tmp_path: Path, content: 
         load_job(path)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_example_is_a_job_or_an_input_error(tmp_path: Path, data: st.DataObject) -> None:
     content = bytearray(data.draw(st.sampled_from(EXAMPLES)).read_bytes())
@@ -256,7 +256,6 @@ PLACES = {
 }
 
 
-@settings(max_examples=600, deadline=None)
 @given(data=st.data())
 def test_any_value_at_any_place_is_a_job_or_an_input_error(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["short", "long"]))
@@ -266,13 +265,11 @@ def test_any_value_at_any_place_is_a_job_or_an_input_error(data: st.DataObject) 
     job_or_error(lambda: parse_job(document))
 
 
-@settings(max_examples=200, deadline=None)
 @given(document=st.dictionaries(st.sampled_from(list(Job.model_fields)), VALUES))
 def test_any_sections_are_a_job_or_an_input_error(document: dict[str, object]) -> None:
     job_or_error(lambda: parse_job(document))
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     overrides=st.lists(
         st.one_of(st.text(max_size=20), st.from_regex(r"[a-z_]+(\[[0-9]\])?\.[a-z_]+=.*")), max_size=3

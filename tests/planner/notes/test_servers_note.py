@@ -28,6 +28,7 @@ def test_servers_of_a_plan_are_told_with_what_their_cost_leaves_out(scheme: Chec
         assert (REMARK in warnings) == (scheme is CheckpointScheme.GRADIENT_REPLICA)
 
 
+@pytest.mark.long
 def test_a_recommended_design_has_the_remark() -> None:
     schemes = (CheckpointScheme.GRADIENT_REPLICA,)
     search = JOB.search.model_copy(update={"checkpoint_schemes": schemes, "num_refinements": 0})

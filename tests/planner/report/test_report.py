@@ -157,6 +157,7 @@ def test_every_figure_becomes_a_picture(
         assert "95\N{NO-BREAK SPACE}% of runs end within".encode() in files["finish"]
 
 
+@pytest.mark.long
 def test_a_picture_is_the_same_bytes_every_time(tmp_path: Path) -> None:
     for kind in ("png", "svg"):
         first, second = (

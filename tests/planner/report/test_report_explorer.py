@@ -178,6 +178,7 @@ def test_another_axis_is_another_picture(browser: Browser) -> None:
         assert len(pictures) == 6
 
 
+@pytest.mark.long
 def test_the_picture_is_drawn_around_the_front_and_counts_what_lies_beyond(browser: Browser) -> None:
     cloud, front = drawn().cloud, drawn().report.answer.front
     with opened(browser) as page:

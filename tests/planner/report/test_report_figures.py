@@ -283,6 +283,7 @@ def test_a_quote_is_searched_beyond_itself_for_offers_that_are_not_on_the_front(
     assert "not on the front" in own.note
 
 
+@pytest.mark.long
 def test_offers_that_are_beaten_may_win_without_spares_too() -> None:
     """Rent is all of the cost: the other offer wins when what it costs is less by more than the error of a step."""
     spares = job().search.model_copy(update={"with_spares": (True, False), "num_refinements": 0})

@@ -68,6 +68,7 @@ def test_on_paper_there_is_no_navigation_and_no_dark(browser: Browser) -> None:
         assert page.locator("#cost").is_visible()
 
 
+@pytest.mark.long
 def test_on_paper_no_table_is_cut_off_and_designs_keep_their_numbers(browser: Browser) -> None:
     paper = 718  # pixels: A4 with a centimetre around it, at 96 to the inch
     with opened(browser, width=paper) as page:

@@ -230,6 +230,7 @@ def _delivered_to_a_removed_store(folder: Path, uri: str) -> StudyAnswer:
     return study
 
 
+@pytest.mark.long
 def test_resuming_a_study_whose_run_was_deleted_restores_it_with_every_design_once(
     tmp_path: Path, uri: str
 ) -> None:
@@ -340,6 +341,7 @@ def _finish_and_fail(study: Sending, answer: Recommendation) -> MlflowRecord:
     raise TrackingError("MLflow store x: gone")
 
 
+@pytest.mark.long
 def test_resuming_a_study_whose_end_mlflow_has_not_heard_of_delivers_it(tmp_path: Path, uri: str) -> None:
     target = Target(tracking_uri=uri)
     with pytest.MonkeyPatch.context() as killed:

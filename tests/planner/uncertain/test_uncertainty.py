@@ -77,6 +77,7 @@ def test_the_error_of_a_layout_ties_others_near_to_it_but_not_itself_with_anothe
     assert tied_designs(job, other_order, 1, seed=1).tolist() == [False, False, True, True]
 
 
+@pytest.mark.long
 def test_a_long_front_is_drawn_until_no_design_is_tied_any_more() -> None:
     job = job_with({**H100_RENTED, "num_gpus": 64}, reliability="typical")
     space = pruned_space(job)

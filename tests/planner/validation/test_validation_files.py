@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.cli.commands import main
@@ -110,7 +110,6 @@ class TestFiles:
         path.write_text(f"{head.upper()}\n{rest}", encoding="utf-8")
         assert read_measured(path) == [small]
 
-    @settings(max_examples=40, deadline=None)
     @given(
         st.dictionaries(
             st.sampled_from(sorted({*KORTHIKANTI_22B, "experts", "topk", "ep"})), st.text(max_size=12)

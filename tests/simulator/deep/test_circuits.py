@@ -237,7 +237,6 @@ class Oracle:
         return min(idle, key=lambda pair: self.used[pair]) if idle else "none"
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 3), st.integers(1, 25))
 def test_random_messages_end_when_lists_that_are_gone_through_say_so(
     seed: int, num_ranks: int, num_ports: int, num_messages: int
@@ -258,7 +257,7 @@ def test_random_messages_end_when_lists_that_are_gone_through_say_so(
     assert sum(set_ups(played)) == oracle.num_set_ups
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.integers(3, 6))
 def test_with_a_port_for_everybody_and_no_set_up_time_it_is_a_full_network(seed: int, num_ranks: int) -> None:
     random = np.random.default_rng(seed)

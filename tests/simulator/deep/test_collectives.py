@@ -224,7 +224,7 @@ def test_networks_have_their_cables_and_reach_everybody(topology: Topology, num_
 
 
 @given(st.integers(1, 4), st.integers(2, 4), st.floats(1.0, 4.0))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_full_bisection_and_its_lack(num_leaves: int, per_leaf: int, oversubscription: float) -> None:
     size = num_leaves * per_leaf
     topology = fat_tree(

@@ -315,6 +315,7 @@ class TestWhatIsNot:
                 is_folded=True,
             )
 
+    @pytest.mark.long
     def test_what_is_too_large_then_is_told_which_networks_are_alike(self) -> None:
         topology = degraded(ring(10_240, 65e9, 1e-6), [0], 0.5)
         with pytest.raises(InputError, match="a network on which replicas are alike, such as a switch"):

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.deep.networks.topologies import fully_connected, switch
@@ -187,7 +187,6 @@ class TestRules:
         with pytest.raises(InputError, match=text):
             trained(np.ones((2, 4)), hop_graph(HopGraph.RING, 4), rules)
 
-    @settings(max_examples=40, deadline=None)
     @given(
         st.integers(0, 2**32 - 1),
         st.sampled_from(list(HopGraph)),
@@ -219,7 +218,6 @@ class TestRules:
         assert result.waited_for_s.sum(axis=1) == pytest.approx(waited, abs=1e-9)
         assert entered_s[-1] == pytest.approx(compute_s.sum(axis=0) + waited, rel=1e-9)
 
-    @settings(max_examples=25, deadline=None)
     @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(0, 1))
     def test_nobody_skips_what_others_are_not_past(self, seed: int, max_gap: int, num_backups: int) -> None:
         compute_s = np.random.default_rng(seed).uniform(0.5, 8.0, (20, 6))

@@ -157,7 +157,6 @@ class TestPlan:
         ):
             made(chain(3, weight_bytes=9e9 - 200.0), 5e9, FAST)
 
-    @settings(max_examples=60, deadline=None)
     @given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.floats(0.3, 1.0))
     def test_memory_is_never_exceeded_and_all_is_there_when_it_is_needed(
         self, seed: int, num_tensors: int, fraction: float
@@ -233,7 +232,7 @@ class TestTime:
         shared_s = played(made(chain(3), 2 * SIZE, pool, replicas=4)).makespan_s
         assert shared_s == pytest.approx(9.0)
 
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     @given(st.integers(2, 8), st.integers(2, 8), st.floats(0.1, 100.0))
     def test_a_step_takes_no_less_than_its_copies_and_no_more_than_both_in_turn(
         self, num_layers: int, room: int, copy_s: float

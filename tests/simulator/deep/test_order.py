@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.deep.networks.heap import first_key, set_key, set_keys, take_due
@@ -12,7 +12,6 @@ from simulator.deep.playing.timers import new_timers, next_timer, next_timer_s, 
 moments = st.lists(st.sampled_from([0.0, 1.0, 1.5, 2.0, 3.0, 7.5]), min_size=1, max_size=40)
 
 
-@settings(max_examples=100, deadline=None)
 @given(moments, st.integers(0, 2**32 - 1), st.integers(0, 39))
 def test_durations_end_in_the_order_of_their_times_and_then_of_their_tasks(
     ends_s: list[float], seed: int, num_first: int
@@ -33,7 +32,6 @@ def test_durations_end_in_the_order_of_their_times_and_then_of_their_tasks(
     assert taken == expected + left
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 70), st.integers(0, 2**32 - 1))
 def test_all_items_that_are_due_are_taken_in_order(num_items: int, seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -650,6 +650,7 @@ class TestFolding:
         assert roles.speed[0].tolist() == [1.0, 0.5]
         assert roles.speed[1:].min() == 1.0
 
+    @pytest.mark.long
     def test_more_accelerators_do_not_make_more_tasks(self) -> None:
         def tasks(data: int, *, is_beside: bool) -> int:
             workload = training("llama-3.1-70b", sequence_length=8192, global_batch_size=8 * data)

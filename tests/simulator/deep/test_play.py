@@ -148,7 +148,6 @@ class TestFlows:
         assert played.link_used_s.sum() == 1.0 + 1.5 + 1.5
 
     @given(st.integers(0, 2**32 - 1))
-    @settings(max_examples=40, deadline=None)
     def test_bytes_are_conserved_and_no_link_moves_more_than_it_can(self, seed: int) -> None:
         random = np.random.default_rng(seed)
         size, count = int(random.integers(2, 9)), int(random.integers(1, 40))
@@ -166,7 +165,7 @@ class TestFlows:
         assert np.all(played.link_bytes >= BANDWIDTH * played.link_full_s * (1.0 - 1e-9) - 1e-9)
 
     @given(st.integers(0, 2**32 - 1))
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=20)
     def test_the_result_equals_that_of_a_simulation_in_small_steps(self, seed: int) -> None:
         random = np.random.default_rng(seed)
         count, topology = 6, switch(3, BANDWIDTH, 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import dijkstra
 
@@ -120,7 +120,6 @@ def test_impossible_links_are_refused(bandwidth: float, latency: float, message:
         switch(2, bandwidth, latency)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 14), st.floats(0.0, 2.5))
 def test_ways_cost_what_the_search_of_scipy_says(seed: int, size: int, density: float) -> None:
     random = np.random.default_rng(seed)

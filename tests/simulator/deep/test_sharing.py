@@ -7,7 +7,7 @@ from inspect import unwrap
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -89,7 +89,6 @@ def networks(draw: st.DrawFn) -> tuple[list[list[int]], list[float], list[int]]:
 
 
 @given(networks())
-@settings(max_examples=60, deadline=None)
 def test_rates_equal_those_of_linear_programs(
     network: tuple[list[list[int]], list[float], list[int]],
 ) -> None:
@@ -99,7 +98,6 @@ def test_rates_equal_those_of_linear_programs(
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
 def test_no_link_is_overloaded_and_every_flow_is_held_by_a_full_one(seed: int) -> None:
     random = np.random.default_rng(seed)
     num_links = int(random.integers(2, 60))
@@ -156,7 +154,6 @@ def changed_in_steps(
 @pytest.mark.short(1)
 @pytest.mark.parametrize("is_regular", [False, True])
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
 def test_what_a_change_reaches_gets_the_rates_of_a_network_filled_anew(seed: int, is_regular: bool) -> None:
     random = np.random.default_rng(seed)
     num_links = int(random.integers(2, 60))

@@ -93,7 +93,7 @@ def replicas_enter_a_domain(plan: Plan, num_nodes: int) -> bool:
         "link_domain_size",
     ],
 )
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     workload=workloads(),
     plan=layouts(),
@@ -114,7 +114,7 @@ def test_more_of_any_rate_never_makes_a_step_longer(
     assert fast <= slow * (1.0 + ROUNDING)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     workload=workloads(),
     plan=layouts(),
@@ -151,7 +151,7 @@ def test_blocks_side_by_side_never_make_a_step_longer_nor_keep_more(
     assert parallel.summary.peak_memory_bytes[0] <= serial.summary.peak_memory_bytes[0] * (1.0 + ROUNDING)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(workload=workloads(), plan=layouts(), imbalance=st.none() | st.floats(1.0, 3.0))
 def test_no_step_beats_the_peak_and_its_parts_are_all_of_it(
     workload: Workload, plan: Plan, imbalance: float | None

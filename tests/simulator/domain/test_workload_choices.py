@@ -6,7 +6,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import catalog
@@ -115,7 +115,6 @@ def outcome(workload: Workload, plan: Plan, *offers: Offer) -> Outcomes:
     return simulate(job_of(workload, *offers), table_of(with_experts(workload, plan)))
 
 
-@settings(deadline=None, max_examples=40)
 @given(workloads(), plans())
 def test_parts_sum_to_the_step_and_no_step_beats_the_peak(workload: Workload, plan: Plan) -> None:
     found = outcome(workload, plan)
@@ -132,7 +131,6 @@ def grown(workload: Workload, name: str) -> Workload:
     return workload.model_copy(update={"model": model.model_copy(update={name: 2 * getattr(model, name)})})
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     workloads(),
     plans(),
@@ -146,7 +144,6 @@ def test_more_work_never_takes_less_time_nor_memory(workload: Workload, plan: Pl
     assert much.summary.peak_memory_bytes[0] >= few.summary.peak_memory_bytes[0] * (1 - 1e-12)
 
 
-@settings(deadline=None, max_examples=30)
 @given(workloads(), plans())
 def test_what_shortens_attention_never_makes_a_step_longer(workload: Workload, plan: Plan) -> None:
     even = workload.documents and workload.documents.model_copy(update={"imbalance": 1.0})
@@ -156,7 +153,6 @@ def test_what_shortens_attention_never_makes_a_step_longer(workload: Workload, p
     assert shorter_s <= longer_s * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=30)
 @given(workloads(), plans())
 def test_memory_falls_with_context_parallelism(workload: Workload, plan: Plan) -> None:
     plain = plan.model_copy(

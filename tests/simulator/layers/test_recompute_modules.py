@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -177,7 +177,6 @@ def times_s(times: PartTimes) -> float:
     return float((times.forward_s + times.backward_s)[0])
 
 
-@settings(max_examples=40)
 @given(
     one=st.sets(st.sampled_from(ALL), min_size=1),
     more=st.sets(st.sampled_from(ALL)),

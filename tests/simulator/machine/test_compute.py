@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import catalog
@@ -170,7 +170,6 @@ def test_an_accelerator_has_its_own_kernels_where_they_were_measured_and_else_th
     assert {name: kernels_of(catalog.accelerator(name)) for name in names} == names
 
 
-@settings(deadline=None)
 @given(m=SIZES, n=SIZES, k=SIZES, family=FAMILIES, dtype=FORMATS, is_gradient=st.booleans())
 def test_no_matrix_product_beats_the_roofline(
     m: float, n: float, k: float, family: str, dtype: str, is_gradient: bool
@@ -190,7 +189,6 @@ def test_no_matrix_product_beats_the_roofline(
     assert time_s[0] > max(2.0 * m * n * k / H100_FLOP_PER_S, moved_bytes / H100_BYTES_PER_S)
 
 
-@settings(deadline=None)
 @given(
     sizes=st.tuples(SIZES, SIZES, SIZES),
     growth=st.floats(1.0, 10.0),
@@ -209,7 +207,6 @@ def test_a_larger_matrix_product_never_takes_less_time(
     assert larger_s >= h100_gemm_s(m, n, k, constants) * (1.0 - 1e-12)
 
 
-@settings(deadline=None)
 @given(
     sequence_length=st.integers(64, 131_072).map(float),
     num_heads=st.integers(1, 128).map(float),

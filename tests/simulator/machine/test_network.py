@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.domain.links import LinkConstants, fabric_link, link_constants, scale_up_link
@@ -242,7 +242,6 @@ def test_two_members_that_share_a_card_with_siblings_may_be_slower_than_one() ->
     assert one_s / two_s == pytest.approx(2 * 0.4, rel=0.01)
 
 
-@settings(deadline=None)
 @given(
     num_bytes=st.floats(1e6, 1e12),
     fraction=st.floats(0.05, 1.0),
@@ -272,7 +271,6 @@ def _passed_on(members: float) -> float:
     return 1.0 - 1.0 / max(2.0, members)
 
 
-@settings(deadline=None)
 @given(
     num_bytes=st.floats(1.0, 1e12),
     few=st.sampled_from([1.0, 2.0, 4.0, 8.0, 32.0]),
@@ -382,7 +380,6 @@ def test_a_ring_grows_with_the_number_of_domains_and_a_tree_with_its_logarithm()
     assert tree_s[1] / tree_s[0] < 2.0
 
 
-@settings(deadline=None)
 @given(
     num_bytes=st.floats(1.0, 1e12),
     growth=st.floats(1.0, 100.0),
@@ -403,7 +400,6 @@ def test_more_bytes_never_take_less_time(
     assert large_s[0] >= small_s[0] * (1.0 - 1e-12)
 
 
-@settings(deadline=None)
 @given(num_bytes=st.floats(1.0, 1e12), size=st.sampled_from([2.0, 8.0, 16.0, 64.0, 1024.0]))
 def test_no_all_gather_beats_the_nominal_bandwidth(num_bytes: float, size: float) -> None:
     members = min(size, 8.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.domain.links import LinkConstants
@@ -62,28 +62,24 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-@settings(deadline=None, max_examples=200)
 @given(case=cases(), name=st.sampled_from(DELAYS), factor=st.floats(1.0, 20.0))
 def test_later_starts_and_steps_never_save_time(case: Case, name: str, factor: float) -> None:
     late = replace(case, links=replace(case.links, **{name: factor * getattr(case.links, name)}))
     assert late.time_s >= case.time_s * (1.0 - ROUNDING)
 
 
-@settings(deadline=None, max_examples=200)
 @given(case=cases(), name=st.sampled_from(RATES), factor=st.floats(1.0, 20.0))
 def test_faster_links_never_cost_time(case: Case, name: str, factor: float) -> None:
     fast = replace(case, links=replace(case.links, **{name: factor * getattr(case.links, name)}))
     assert fast.time_s <= case.time_s * (1.0 + ROUNDING)
 
 
-@settings(deadline=None, max_examples=200)
 @given(case=cases(), more=st.integers(1, 128))
 def test_more_domains_never_save_time(case: Case, more: int) -> None:
     assert replace(case, num_domains=case.num_domains + more).time_s >= case.time_s * (1.0 - ROUNDING)
 
 
 @pytest.mark.parametrize("name", sorted(COLLECTIVES))
-@settings(deadline=None, max_examples=50)
 @given(case=cases())
 def test_a_message_of_nothing_takes_longer_in_a_group_of_twice_as_many(name: str, case: Case) -> None:
     # Calculon's latency does not depend on the size of a group.
@@ -91,14 +87,12 @@ def test_a_message_of_nothing_takes_longer_in_a_group_of_twice_as_many(name: str
     assert replace(empty, num_domains=2 * empty.num_domains).time_s > empty.time_s
 
 
-@settings(deadline=None, max_examples=200)
 @given(case=cases(), parts=st.sampled_from([2, 4, 8]))
 def test_leaving_a_node_never_saves_time(case: Case, parts: int) -> None:
     near = replace(case, num_domains=1, members=8.0)
     assert replace(near, num_domains=parts, members=8.0 / parts).time_s >= near.time_s * (1.0 - ROUNDING)
 
 
-@settings(deadline=None, max_examples=200)
 @given(case=cases(), parts=st.sampled_from([2, 4, 8]))
 def test_an_all_to_all_over_more_nodes_is_no_faster(case: Case, parts: int) -> None:
     few = replace(case, name="all_to_all", members=8.0)
@@ -106,7 +100,6 @@ def test_an_all_to_all_over_more_nodes_is_no_faster(case: Case, parts: int) -> N
     assert many.time_s >= few.time_s * (1.0 - ROUNDING)
 
 
-@settings(deadline=None, max_examples=200)
 @given(case=cases())
 def test_an_all_reduce_takes_no_longer_than_its_two_halves(case: Case) -> None:
     both_s = sum(replace(case, name=name).time_s for name in ("reduce_scatter", "all_gather"))
@@ -125,7 +118,6 @@ def test_nothing_to_send_costs_start_and_steps_of_a_ring(
     assert links.intra_latency_s[0] < found_s[0] <= most_s[0] * (1.0 + ROUNDING)
 
 
-@settings(deadline=None, max_examples=100)
 @given(case=cases())
 def test_two_ranks_of_a_node_never_beat_the_link_between_them(case: Case) -> None:
     two = replace(case, num_domains=1, members=2.0)

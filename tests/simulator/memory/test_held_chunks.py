@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.domain.plan import Plan, PlanTable, Schedule
@@ -92,7 +92,6 @@ def test_a_stage_holds_what_its_order_makes_of_its_chunks(
     assert most == played.tolist()
 
 
-@settings(deadline=None, max_examples=60)
 @given(data=st.data(), cut=st.sampled_from([(2, 6), (3, 4), (4, 3), (6, 2)]))
 def test_the_same_in_groups_of_any_size(data: st.DataObject, cut: tuple[int, int]) -> None:
     num_micro_batches, group_size = data.draw(dealt_micro_batches(cut[0]))

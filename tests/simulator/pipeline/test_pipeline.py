@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack, cast
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.pipeline_kernel import population, step_of
@@ -181,7 +181,6 @@ class TestClosedForms:
     def test_a_single_stage_sends_nothing(self) -> None:
         assert played(equal_step(1, 4, v=3, send_s=9.0)).step_s == pytest.approx(12.0)
 
-    @settings(max_examples=100, deadline=None)
     @given(random_steps(has_network=False).filter(lambda step: step.num_chunks_per_stage == 1))
     def test_unequal_stages_lie_between_their_bounds(self, step: Step) -> None:
         # For one ratio of backward to forward: where it differs by stage, steps can exceed `highest`.
@@ -272,7 +271,6 @@ class TestGroups:
 
 
 class TestAgainstTheReference:
-    @settings(max_examples=300, deadline=None)
     @given(random_steps())
     def test_random_designs_take_the_times_of_the_slow_player(self, step: Step) -> None:
         times, expected = played(step), play(step)
@@ -284,7 +282,6 @@ class TestAgainstTheReference:
         exposed_s = expected.step_s - play_without_network(step).step_s
         assert times.exposed_sync_s[0] == pytest.approx(exposed_s, rel=1e-9, abs=1e-7)
 
-    @settings(max_examples=100, deadline=None)
     @given(random_steps())
     def test_a_timeline_has_every_operation_at_its_time(self, step: Step) -> None:
         timeline = pipeline_timeline(**columns_of([step]))
@@ -296,7 +293,6 @@ class TestAgainstTheReference:
         assert ends_s == pytest.approx(play(step).ends_s, rel=1e-9, abs=1e-9)
         assert (timeline.stage == timeline.chunk % step.num_stages).all()
 
-    @settings(max_examples=60, deadline=None)
     @given(long_steps())
     def test_times_are_those_of_the_timeline_to_the_last_byte(self, step: Step) -> None:
         # The timeline keeps every end; the times come from lanes in which ends make way for later ones.
@@ -324,7 +320,6 @@ class TestAgainstTheReference:
         p, m = 8, 8_000
         assert played(equal_step(p, m, v)).step_s[0] == pytest.approx(3.0 * (m + (p - 1) / v), rel=1e-12)
 
-    @settings(max_examples=100, deadline=None)
     @given(random_steps())
     def test_a_stage_never_does_two_things_at_once(self, step: Step) -> None:
         timeline = pipeline_timeline(**columns_of([step]))

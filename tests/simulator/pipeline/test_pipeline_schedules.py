@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.domain.plan import Schedule
@@ -126,7 +126,6 @@ def any_design(draw: st.DrawFn) -> PipelineColumns:
     return columns
 
 
-@settings(max_examples=60, deadline=None)
 @given(any_design())
 def test_operations_keep_their_order_and_stages_do_one_thing_at_a_time(columns: PipelineColumns) -> None:
     line = pipeline_timeline(**columns)
@@ -151,7 +150,6 @@ def test_operations_keep_their_order_and_stages_do_one_thing_at_a_time(columns: 
     assert play_pipelines(**columns).stage_end_s[0].tobytes() == last_s.tobytes()
 
 
-@settings(max_examples=60, deadline=None)
 @given(any_design())
 def test_pairs_begin_with_what_both_need_and_their_results_leave_together(columns: PipelineColumns) -> None:
     line = pipeline_timeline(**columns)

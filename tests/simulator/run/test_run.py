@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.domain.checkpointing import PeerPlacement
@@ -384,7 +384,6 @@ def wall_s(job: Job, plan: Plan) -> float:
     return float(run_of(job, plan).wall_time_s[0])
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     rate=st.floats(0.1, 100.0),
     factor=st.floats(1.0, 5.0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.run_reference import MONTE_CARLO, WAIT, columns, columns_of, wall_s
@@ -161,7 +161,6 @@ class TestExpectation:
         assert np.isnan(wall_s(ledger)[0])
         assert not np.isnan(wall_s(ledger)[1])
 
-    @settings(max_examples=200, deadline=None)
     @given(
         st.floats(300, 1e5), st.floats(0.01, 1), st.floats(0, 0.5), st.floats(0, 0.99), st.floats(0, 0.5),
         st.sampled_from(["stall_s", "commit_s", "restart_s", "tax_fraction"]),
@@ -238,7 +237,6 @@ class TestOptimalInterval:
         assert self.best(stall_s=0, minimum_interval_s=[7.0, 1e5]).tolist() == [7.0, 1e5]
         assert self.best(stall_s=0, commit_s=300.0, slots=3).tolist() == pytest.approx([100.0])
 
-    @settings(max_examples=100, deadline=None)
     @given(
         st.floats(300, 1e5), st.floats(1e-5, 1), st.floats(0, 1), st.floats(0, 1.5), st.integers(1, 4),
         st.floats(1e-4, 0.1),

@@ -119,14 +119,12 @@ def assume_work_ends_between_saves(row: RunColumns) -> None:
 
 
 class TestReplications:
-    @settings(max_examples=150, deadline=None)
     @given(RUNS, st.integers(0, 2**63 - 1))
     def test_every_second_is_in_one_account(self, row: RunColumns, seed: int) -> None:
         runs = simulate_runs(num_replications=3, seed=seed, **row)
         finite = np.isfinite(runs.wall_s)
         assert wall_s(runs)[finite] == pytest.approx(runs.wall_s[finite], rel=1e-9)
 
-    @settings(max_examples=150, deadline=None)
     @given(RUNS, st.integers(0, 2**63 - 1))
     def test_the_kernel_plays_what_a_plain_loop_plays(self, row: RunColumns, seed: int) -> None:
         assume_work_ends_between_saves(row)
@@ -140,7 +138,7 @@ class TestReplications:
             # Sums in another order; the accounts are of the size of the mean up-time.
             assert getattr(runs, name)[0, 0] == pytest.approx(value, rel=1e-6, abs=1e-6 * mtbf_s), name
 
-    @settings(max_examples=100, deadline=None)
+    @pytest.mark.long
     @given(RUNS, LEVELS, st.integers(0, 2**63 - 1))
     @example(WAITING, REPLICAS, 6).via("a save that waits for a slot when a live replica goes on")
     @example(USUAL, ONE_LEVEL, 3).via("a save before a planned stop is durable where all are")
@@ -179,7 +177,7 @@ class TestReplications:
                 allowance /= row[0]
             assert getattr(ledger, name)[0] == pytest.approx(sample.mean(), abs=error + allowance), name
 
-    @settings(max_examples=10, deadline=None)
+    @settings(max_examples=10)
     @given(RUNS.filter(lambda row: bool(row["commit_s"] < row["interval_s"] < 0.3 * row["mtbf_s"])))
     def test_runs_whose_saves_never_queue_have_the_exact_expectation(self, row: RunColumns) -> None:
         num_replications = 2000

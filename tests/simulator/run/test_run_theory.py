@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import ndtri
@@ -122,7 +122,6 @@ class TestX2BestInterval:
 class TestX3AsynchronousSaves:
     # X3: G = tau exp(-(tau + s + P)/M) / ((M + R)(1 - exp(-c/M))), c = s + max(tau + min(a P/(1 + a), a tau), P) for
     # one slot and WAIT; for SKIP the interval is tau ceil(P/tau). Random parameters over the whole range.
-    @settings(max_examples=60, deadline=None)
     @given(
         st.floats(600, 1e6), st.floats(0.003, 0.3), st.floats(0, 0.3), st.floats(0, 3), st.floats(0, 1),
         st.floats(0, 0.5), st.sampled_from([SKIP, WAIT]),
@@ -205,7 +204,6 @@ class TestX5Weibull:
         exact = expected_goodput(**columns(**run, work_s=np.inf))
         assert exact == pytest.approx(closed, abs=6e-5)  # four printed digits
 
-    @settings(max_examples=40, deadline=None)
     @given(st.sampled_from([0.5, 0.7, 1.0, 1.5]), st.floats(600, 1e6), st.floats(0.003, 0.5), st.floats(0, 1))
     def test_long_runs_have_the_renewal_sum(
         self, shape: float, mtbf_s: float, interval: float, commit: float
@@ -400,7 +398,6 @@ class TestX13Limits:
 
 
 class TestX14Monotony:
-    @settings(max_examples=60, deadline=None)
     @given(
         st.floats(600, 1e5), st.floats(0.01, 0.5), st.floats(0, 0.3), st.floats(0, 0.9), st.floats(0, 0.5),
         st.sampled_from(["stall_s", "commit_s", "restart_s", "tax_fraction", "mtbf_s"]),

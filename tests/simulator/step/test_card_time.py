@@ -6,7 +6,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.domain.lora import ATTENTION_PRODUCTS, AdaptedProduct, Lora
@@ -57,7 +57,6 @@ def played_end_s(pass_s: float, stream_s: float, own_s: float, num_pieces: int) 
     return max(free_s, pass_s) + stream_s / num_pieces
 
 
-@settings(deadline=None)
 @given(
     pass_s=st.floats(1e-3, 1.0),
     stream_s=st.floats(1e-6, 5.0),

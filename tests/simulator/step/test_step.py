@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -323,7 +323,6 @@ class TestOptimizer:
         assert four == pytest.approx(one / 4, rel=0.01)  # launches remain
 
 
-@settings(deadline=None, max_examples=30)
 @given(
     tensor=st.sampled_from([1, 2, 8]),
     pipeline=st.sampled_from([1, 2, 4]),
@@ -342,7 +341,6 @@ def test_a_faster_fabric_never_makes_a_step_longer(
     assert fast <= slow * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=30)
 @given(
     pipeline=st.integers(1, 8),
     virtual=st.integers(1, 4),

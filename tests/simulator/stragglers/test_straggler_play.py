@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
@@ -63,7 +63,6 @@ def lower_bound_s(forward_s: Floats, backward_s: Floats, num_micro_batches: int)
 stage_factors = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12)
 
 
-@settings(deadline=None)
 @given(factors=stage_factors, ratio=st.floats(0.5, 4.0), num_micro_batches=st.integers(1, 40))
 def test_unequal_stages_stay_between_the_bounds(
     factors: list[float], ratio: float, num_micro_batches: int
@@ -83,7 +82,6 @@ def test_the_upper_bound_needs_forwards_and_backwards_in_proportion() -> None:
     assert upper_bound_s(forward_s, backward_s, 2) == 17.0
 
 
-@settings(deadline=None)
 @given(
     stages=st.integers(1, 12),
     num_micro_batches=st.integers(1, 40),
@@ -101,7 +99,6 @@ def test_equal_stages_and_a_slowest_last_one_take_the_closed_form_exactly(
     assert played_s(forward, backward, num_micro_batches) == pytest.approx(expected_s, rel=1e-9)
 
 
-@settings(deadline=None, max_examples=30)
 @given(data=st.data(), stages=st.integers(1, 5), chunks=st.integers(1, 3), send_s=st.floats(0.0, 1.0))
 def test_equal_micro_batches_are_played_as_by_the_independent_player(
     data: st.DataObject, stages: int, chunks: int, send_s: float
@@ -153,7 +150,6 @@ def test_one_slow_stage_of_a_plain_pipeline_costs_what_the_form_says(
         assert longer == pytest.approx(expected, abs=1e-9)
 
 
-@settings(deadline=None, max_examples=60)
 @given(data=st.data(), stages=st.integers(2, 5), chunks=st.integers(2, 4), extra=st.floats(0.01, 1.0))
 def test_one_slow_stage_of_an_interleaved_pipeline_costs_at_least_what_the_form_says(
     data: st.DataObject, stages: int, chunks: int, extra: float

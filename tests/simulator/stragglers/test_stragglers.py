@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.special import ndtr, ndtri
@@ -68,7 +68,6 @@ def test_jitter_of_micro_batches_averages_out_and_slow_ranks_do_not() -> None:
     assert persistent == pytest.approx(1.0821, abs=0.0002)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     replicas=st.integers(1, 2048),
     ranks=st.sampled_from([1, 2, 8, 16]),
