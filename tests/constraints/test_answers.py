@@ -12,6 +12,7 @@ from constraints.answers import (
     space_of_answers,
     stepped_caps,
     with_other_intervals,
+    without_spares,
 )
 from constraints.evaluation import evaluate
 from constraints.lattice import cross_run_knobs, enumerate_layouts
@@ -63,6 +64,19 @@ def test_no_design_has_more_nodes_than_there_are_and_fewer_change_nothing_else()
     assert (designs.num_gpus // 8 + designs.num_spare_nodes).max() == most
 
 
+@pytest.mark.parametrize("with_spares", [[True, False], [False, True]])
+def test_the_same_design_without_spares_is_found_in_either_order_of_the_list(with_spares: list[bool]) -> None:
+    job = job_with(BIG, workload={"tokens": 1e12}, search={**SMALL_SPACE, "with_spares": with_spares})
+    layouts = enumerate_layouts(job).take(slice(0, 40))
+    listed = cross_run_knobs(job, layouts)
+    enough = np.flatnonzero(listed.num_spare_nodes > 0)
+    without = listed.take(without_spares(job, enough))
+    none = replace(listed.take(enough), num_spare_nodes=np.zeros(len(enough), dtype=np.int64))
+    assert len(enough)
+    for name, column in none.columns().items():
+        np.testing.assert_array_equal(getattr(without, name), column)
+
+
 @pytest.mark.parametrize("search", [{"num_refinements": 0}, {"num_refinements": 3, "with_spares": [True]}])
 def test_without_refinement_or_choice_only_the_listed_spares_are_tried(search: dict[str, object]) -> None:
     job = job_with(search={**SMALL_SPACE, **search})
@@ -86,6 +100,8 @@ def test_caps_are_left_out_where_they_cannot_help() -> None:
         0.6,
     )
     assert len(caps_of_answers(job_with(H100_BOUGHT, search=search, limits={"budget_usd": 9e9}))) == 9
+    mixed = job_with(H100_RENTED, H100_BOUGHT, search=search, limits={"budget_usd": 9e9})
+    assert len(caps_of_answers(mixed)) == 9
     plain = {**search, "num_refinements": 0}
     assert caps_of_answers(job_with(search=plain, limits={"power_w": 9e9})) == (1.0, 0.6)
 

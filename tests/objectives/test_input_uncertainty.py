@@ -13,6 +13,7 @@ from objectives.drawn_runs import UnsureDesigns
 from objectives.drawn_scores import drawn_figures, drawn_objectives
 from objectives.input_uncertainty import DrawnObjectives, draw_objectives, objectives_at_ends
 from objectives.metrics import metrics
+from objectives.run_response import CHANGES
 from objectives.unsure_inputs import UnsureInput, estimate_factors, unsure_inputs
 from simulator.domain.job import Job
 from simulator.domain.offer import Estimate
@@ -395,3 +396,10 @@ def test_how_often_nodes_are_taken_back_is_drawn_where_a_landlord_does() -> None
         assert found[place, 0, 0] == pytest.approx(float(again.scores.time_to_train_s[0]), rel=1e-6)
         # The second design is not on such terms.
         assert found[place, 1, 0] == pytest.approx(float(result.scores.time_to_train_s[1]))
+
+
+def test_the_failure_rate_is_that_of_nodes_and_of_their_domains() -> None:
+    given = {"failures_per_1000_node_days": 3.0, "domain_failures_per_1000_domain_days": 5.0}
+    changed = CHANGES["failure_rate"](job_with(reliability=given), 2.0).reliability
+    assert changed.failures_per_1000_node_days == 6.0
+    assert changed.domain_failures_per_1000_domain_days == 10.0
