@@ -231,6 +231,7 @@ def test_a_draw_scores_as_a_job_with_the_drawn_figures() -> None:
         "carbon_scope": {"network": True, "storage": True},
         "reliability": "harsh",
         "objectives": ["cost", "energy", "carbon"],
+        "site": {"region": "us-iowa", "demand_usd_per_w_month": 0.02},
     }
     job = job_with(H100_BOUGHT, **document)
     plans = plans_with({"num_gpus": 64, "num_spare_nodes": 1}, {"num_gpus": 16})
@@ -270,6 +271,7 @@ def _changed(job: Job, by: dict[str, float]) -> Job:
         "power_usage_effectiveness": 1.0 + (site.power_usage_effectiveness - 1.0) * by["cooling_overhead"],
         "grid_kgco2e_per_kwh": site.grid_kgco2e_per_kwh * by["grid"],
         "electricity_usd_per_kwh": site.electricity_usd_per_kwh * by["electricity_price"],
+        "demand_usd_per_w_month": site.demand_usd_per_w_month * by["electricity_price"],
     }
     stored = {
         "usd_per_byte": job.storage.usd_per_byte * by["storage_price"],
