@@ -240,6 +240,19 @@ def test_a_draw_scores_as_a_job_with_the_drawn_figures() -> None:
     np.testing.assert_allclose(drawn_objectives(runs, drawn_figures(runs))[0], truth, rtol=1e-9)
 
 
+def test_spares_wait_whatever_computing_takes() -> None:
+    rarely = {"failures_per_1000_node_days": 1e-9}
+    job = job_with(H100_RENTED, objectives=["energy"], reliability=rarely)
+    result = evaluate(job, plans_with({"num_gpus": 64}, {"num_gpus": 64, "num_spare_nodes": 4}))
+    middle, more = (
+        drawn_objectives(runs, drawn_figures(runs))[0][:, 0]
+        for runs in (runs_at(job, result, {"compute_power": factor}) for factor in (1.0, 1.2))
+    )
+    assert middle[1] > 1.02 * middle[0]
+    np.testing.assert_allclose(more[1] - more[0], middle[1] - middle[0], rtol=1e-9)
+    assert more[0] > 1.1 * middle[0]
+
+
 def _changed(job: Job, by: dict[str, float]) -> Job:
     """The job with figures that are so many times as large, field by field."""
     (offer,), own, site = job.offers, job.ownership, job.site
