@@ -180,16 +180,29 @@ def quantities(name: str) -> dict[str, Floats]:
 
 
 def test_the_least_main_memory_is_that_of_the_least_demanding_scheme() -> None:
-    job = job_with(search={"checkpoint_schemes": ["in_memory_peer", "tiered", "gradient_assisted"]})
+    job = job_with(
+        workload={"optimizer_offload_fraction": 0.5},
+        search={"checkpoint_schemes": ["in_memory_peer", "tiered", "gradient_assisted"]},
+    )
+    small = {
+        "node": job.offers[0].node.model_copy(update={"host_memory_bytes": 1e9})
+    }  # so that no scheme fits
+    job = job.model_copy(update={"offers": (job.offers[0].model_copy(update=small),)})
     layouts = enumerate_layouts(job)
-    plans = cross_run_knobs(job, layouts)
     layout = np.repeat(np.arange(len(layouts)), num_run_knobs(job, layouts))
-    needed = simulate(job, plans).checkpoints.host_memory_bytes
+    excess = evaluate(job, cross_run_knobs(job, layouts)).excess.host_memory
     least = np.full(len(layouts), np.inf)
-    np.minimum.at(least, layout, needed)
+    np.minimum.at(least, layout, excess)
     assert least.min() > 0
-    capacity = job.offers[0].node.host_memory_bytes
-    np.testing.assert_allclose(bound(job, layouts).host_memory_fraction, least / capacity, rtol=1e-12)
+    np.testing.assert_allclose(bound(job, layouts).host_memory_fraction, 1.0 + least, rtol=1e-12)
+
+
+def test_spares_that_every_design_has_take_energy_in_the_bound_too() -> None:
+    with_spares, without = (
+        bound(job, enumerate_layouts(job)).energy_j
+        for job in (job_with(H100_RENTED, search={"with_spares": [has]}) for has in (True, False))
+    )
+    assert (with_spares > 1.01 * without).all()
 
 
 @pytest.mark.short(6)
