@@ -71,6 +71,9 @@ class LinkConstants(Table):
     shared_card_fraction: Floats
     """Share of a card that a ring with several, but not all, members of a node gets where accelerators share cards: it passes
     through one card, which sibling rings may also have chosen."""
+    scale_up_fraction: Floats
+    """Share of the scale-up links that a collective gets: 1 unless other traffic is there, too. Their bandwidth includes it; a
+    group inside one domain has the same share of its way over cards, to which it does not turn only while others are there."""
 
     @property
     def fabric_bytes_per_s(self) -> Floats:
@@ -127,6 +130,7 @@ def link_constants(
             "gpus_per_node": gpus_per_domain if gpus_per_node is None else gpus_per_node,
             "gpus_per_card": gpus_per_card,
             "shared_card_fraction": shared_card_fraction,
+            "scale_up_fraction": 1.0,
         }.items()
     }
     fitted = {

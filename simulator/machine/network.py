@@ -111,7 +111,8 @@ def all_to_all_s(
     is_unmeasured = (members >= group_size) & (members > MEASURED_GROUP)
     if np.any(is_unmeasured):
         leaving = np.where(is_unmeasured, MEASURED_GROUP, members)
-        time_s = np.minimum(time_s, _exchange_s(num_bytes, group_size, leaving, links))
+        over_cards_s = _exchange_s(num_bytes, group_size, leaving, links) / links.scale_up_fraction
+        time_s = np.minimum(time_s, over_cards_s)
     return _started_s(time_s, group_size, links)
 
 
@@ -218,7 +219,8 @@ def _faster_way_s(
     """
     far_s = far_way_s(volume, group_size, _leaving_members(members, group_size), links)
     is_near = np.asarray(members) >= group_size
-    return _started_s(np.where(is_near, np.minimum(near_s, far_s), far_s), group_size, links)
+    over_cards_s = far_s / links.scale_up_fraction
+    return _started_s(np.where(is_near, np.minimum(near_s, over_cards_s), far_s), group_size, links)
 
 
 def _leaving_members(members: Numbers, group_size: Numbers) -> Floats:

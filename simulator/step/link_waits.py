@@ -66,7 +66,8 @@ def half_cards(links: LinkConstants) -> LinkConstants:
 def half_scale_up(links: LinkConstants) -> LinkConstants:
     """Returns a network whose scale-up links have half of their rate; in a mesh only the links that rings use.
 
-    The cost of cutting messages into chunks stays: as many of them pass, each for twice as long.
+    The cost of cutting messages into chunks stays: as many of them pass, each for twice as long. Collectives keep their way,
+    which libraries choose once, when they make a group (NCCL, `ncclTopoCompute`).
     """
     is_mesh = links.unlinked_members > 0.0
     rate = np.where(is_mesh, 1.0, 0.5)
@@ -75,6 +76,7 @@ def half_scale_up(links: LinkConstants) -> LinkConstants:
         intra_bytes_per_s=rate * links.intra_bytes_per_s,
         intra_ramp_s=rate * links.intra_ramp_s,
         point_to_point_fraction=np.where(is_mesh, 0.5, 1.0) * links.point_to_point_fraction,
+        scale_up_fraction=rate * links.scale_up_fraction,
     )
 
 

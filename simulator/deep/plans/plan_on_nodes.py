@@ -105,5 +105,6 @@ def _links(network: NodesNetwork) -> LinkConstants:
         "gpus_per_node": float(network.gpus_per_node),
         "gpus_per_card": 1.0,
         "shared_card_fraction": 1.0,
+        "scale_up_fraction": 1.0,
     }
     return LinkConstants(**{name: np.array([value]) for name, value in values.items()})

@@ -86,6 +86,19 @@ def test_what_another_micro_batch_hides_of_an_exchange_waits_for_nothing() -> No
     assert 0.56 / 0.8 < hidden.waited_s[1].sum() / shown.waited_s[1].sum() < 0.8
 
 
+@pytest.mark.parametrize("accelerator", ["h100-pcie-80gb", "a100-pcie-80gb", "h100-sxm5-80gb"])
+def test_collectives_of_a_node_do_not_turn_to_idle_cards_while_shards_are_on_their_links(
+    accelerator: str,
+) -> None:
+    # The cards of half a group of eight are as fast as PCIe, or faster; its rings were laid when it was made.
+    workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=2)
+    rank, parts, _ = on_cards(job_of(workload, rented(accelerator)), plan_of(tensor=4, data=2, zero=3))
+    forward_s, _ = parts_beside_s(rank, parts, shards(rank, parts), None)
+    place = parts.kinds.index(Part.DENSE)
+    assert forward_s[CARRIED_SCALE_UP, place, 0] > 0.0
+    assert forward_s[WAITED_SCALE_UP, place, 0] == pytest.approx(forward_s[CARRIED_SCALE_UP, place, 0])
+
+
 def test_in_a_mesh_rings_share_one_link_with_shards_and_nothing_else_does() -> None:
     workload = training("llama-3.1-8b", sequence_length=16_384, global_batch_size=4)
     job = job_of(workload, rented("mi300x"))
