@@ -184,10 +184,9 @@ def test_the_least_main_memory_is_that_of_the_least_demanding_scheme() -> None:
         workload={"optimizer_offload_fraction": 0.5},
         search={"checkpoint_schemes": ["in_memory_peer", "tiered", "gradient_assisted"]},
     )
-    small = {
-        "node": job.offers[0].node.model_copy(update={"host_memory_bytes": 1e9})
-    }  # so that no scheme fits
-    job = job.model_copy(update={"offers": (job.offers[0].model_copy(update=small),)})
+    # Nodes so small that no scheme fits: the excess tells what is needed.
+    node = job.offers[0].node.model_copy(update={"host_memory_bytes": 1e9})
+    job = job.model_copy(update={"offers": (job.offers[0].model_copy(update={"node": node}),)})
     layouts = enumerate_layouts(job)
     layout = np.repeat(np.arange(len(layouts)), num_run_knobs(job, layouts))
     excess = evaluate(job, cross_run_knobs(job, layouts)).excess.host_memory
