@@ -72,8 +72,8 @@ class LinkConstants(Table):
     """Share of a card that a ring with several, but not all, members of a node gets where accelerators share cards: it passes
     through one card, which sibling rings may also have chosen."""
     scale_up_fraction: Floats
-    """Share of the scale-up links that a collective gets: 1 unless other traffic is there, too. Their bandwidth includes it; a
-    group inside one domain has the same share of its way over cards, to which it does not turn only while others are there."""
+    """Share of the scale-up links that a collective gets: 1 unless other traffic is on them. `intra_bytes_per_s` includes it. A
+    group inside one domain takes as much longer over cards, so that it chooses the way that it takes alone."""
 
     @property
     def fabric_bytes_per_s(self) -> Floats:
