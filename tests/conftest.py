@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks as long what `short(cases)` leaves out: all cases of its test but so many, spread evenly over them."""
     tests: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
-        if marker := item.get_closest_marker("short"):
+        if (marker := item.get_closest_marker("short")) and not item.get_closest_marker("long"):
             (num_kept,) = marker.args
             tests.setdefault((item.nodeid.partition("[")[0], num_kept), []).append(item)
     for (_, num_kept), cases in tests.items():

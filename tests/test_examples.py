@@ -16,7 +16,6 @@ import pytest
 
 from planner import Job, Recommendation, load_job, recommend
 from simulator.domain.limits import Limits
-from tests.support import cases_of
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -45,7 +44,7 @@ def test_no_design_is_recommended_that_violates_a_limit(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", cases_of(JOBS, long=JOBS[:2]))
+@pytest.mark.parametrize("name", JOBS)
 def test_removing_the_tightest_limit_never_makes_the_front_worse(name: str) -> None:
     job, answer = job_of(name), answer_to(name)
     used = {

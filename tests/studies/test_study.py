@@ -16,7 +16,7 @@ from studies.designs.knobs import OUT_OF_BOUNDS, Knobs
 from studies.designs.plan_keys import are_same, plan_keys
 from studies.study import StudyResult
 from tests.studies.study_jobs import small_job, study, with_limits
-from tests.support import cases_of, job_with
+from tests.support import job_with
 
 FEW: Mapping[str, object] = {"tensor_parallel": [1, 2], "context_parallel": [1]}
 """Settings with which the small job has two thousand layouts."""
@@ -76,7 +76,8 @@ def test_the_front_is_the_set_of_feasible_designs_that_none_beats() -> None:
     assert (front.scores.cost_usd <= 60_000.0).all()
 
 
-@pytest.mark.parametrize("seed", cases_of([0, 1, 2], long=[1, 2]))
+@pytest.mark.short(1)
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_nsga2_reaches_the_exhaustive_front_with_a_fraction_of_the_evaluations(seed: int) -> None:
     job = small_job(algorithm="nsga2", max_evaluations=1500, population_size=60)
     everything, (result, _) = exhaustive_study()[0].archive.front, study(job, seed)

@@ -19,7 +19,6 @@ from simulator.deep.plans.plan_cluster import Faults
 from simulator.deep.playing.tasks import NONE
 from simulator.domain.plan import Plan
 from tests.simulator.deep.plan_cases import APART, FEW
-from tests.support import cases_of
 
 JOB = """\
 workload: {model: llama-3.1-8b, tokens: 1e11, sequence_length: 8192, global_batch_size: 64}
@@ -389,7 +388,8 @@ class TestRefusals:
 
 
 class TestExport:
-    @pytest.mark.parametrize("form", cases_of(["et", "json"], long=["json"]))
+    @pytest.mark.short(1)
+    @pytest.mark.parametrize("form", ["et", "json"])
     def test_a_plan_can_be_exported_and_played(
         self, job: str, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -19,7 +19,7 @@ from simulator.domain.job import Job
 from simulator.domain.options import Factors, InputFactors
 from simulator.domain.plan import PlanTable
 from simulator.table import Floats
-from tests.support import H100_BOUGHT, H100_RENTED, cases_of, job_with, plans_with
+from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
 
 EVERYTHING: Mapping[str, dict[str, object]] = {
     "storage": {"capacity_bytes": 1e15},
@@ -118,9 +118,7 @@ def test_factors_that_are_told_as_unused_change_nothing_all_together(name: str) 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "name", cases_of(["rented", "bought, everything counted"], long=["bought, everything counted"])
-)
+@pytest.mark.parametrize("name", ["rented", "bought, everything counted"])
 def test_each_factor_that_is_not_told_as_unused_changes_something(name: str) -> None:
     job, part = JOBS[name], evaluate(JOBS[name], plans_of(JOBS[name]))
     before = drawn(job, part)

@@ -16,7 +16,7 @@ from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.domain.workload import Workload
 from simulator.table import Floats
-from tests.support import H100_RENTED, cases_of, job_with, plans_with
+from tests.support import H100_RENTED, job_with, plans_with
 
 ONE = {"tensor_parallel": [1], "pipeline_parallel": [1], "context_parallel": [1]}
 JOBS: Mapping[str, Job] = {
@@ -149,8 +149,8 @@ def test_every_field_of_a_rule_is_tried() -> None:
     assert {path for rule in WORKLOAD_RULES for path in rule.paths} == {f"workload.{name}" for name in tried}
 
 
-@pytest.mark.short(1)
-@pytest.mark.parametrize("name", cases_of(JOBS, long=set(JOBS) - {"dense", "dense, ZeRO 3, fp8", "experts"}))
+@pytest.mark.short(2)
+@pytest.mark.parametrize("name", JOBS)
 def test_a_field_is_told_as_unused_where_changing_it_changes_nothing(name: str) -> None:
     job, plans = JOBS[name], plans_of(JOBS[name])
     before = told(job, plans)

@@ -37,7 +37,6 @@ from studies.files.store import StudyStore
 from studies.progress import Progress
 from tests.planner.report_pages import Page, best_of
 from tests.planner.report_studies import NOON, answered, drawn, job, large
-from tests.support import cases_of
 
 ADDRESS = re.compile(r"""(?:https?:|src\s*=\s*["'](?!data:)|@import|[^a-z]url\()""", re.IGNORECASE)
 """How a page asks for something outside of itself."""
@@ -143,7 +142,8 @@ def test_the_note_of_the_picture_counts_the_designs_of_each_kind_on_the_page() -
     assert "violates a limit" not in plain
 
 
-@pytest.mark.parametrize("kind", cases_of(["png", "svg"], long=["png"]))
+@pytest.mark.short(1)
+@pytest.mark.parametrize("kind", ["svg", "png"])
 def test_every_figure_becomes_a_picture(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

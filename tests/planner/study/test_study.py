@@ -28,7 +28,6 @@ from studies.files.design_log import read_designs
 from studies.files.journal import Journal
 from studies.files.store import StudyStore, only_runner
 from tests.planner.studies_run import EVALUATIONS, NOW, job_of, keys_of, made, run, stop_after
-from tests.support import cases_of
 
 ROOT = Path(__file__).parents[3]
 RESUME_UNTIL_KILLED = """
@@ -65,7 +64,8 @@ def test_every_design_is_in_the_journal_once(whole: StudyAnswer) -> None:
     assert len(np.unique(keys)) == len(keys)
 
 
-@pytest.mark.parametrize("num_batches", cases_of([0, 1, 5], long=[0, 5]))
+@pytest.mark.short(1)
+@pytest.mark.parametrize("num_batches", [1, 0, 5])
 def test_a_stopped_study_goes_on_as_if_it_had_never_stopped(
     tmp_path: Path, whole: StudyAnswer, num_batches: int
 ) -> None:

@@ -14,7 +14,6 @@ from simulator.accuracy.published_runs import Accuracy
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 from simulator.simulate import Outcomes, simulate
-from tests.support import cases_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 QUARTER = Accuracy(num_rows=9, bias_fraction=0.0, mean_absolute_error_fraction=0.25, is_measured=True)
@@ -38,9 +37,7 @@ def moved_parts(job: Job, before: Outcomes, plans: PlanTable) -> set[str]:
 
 
 @pytest.mark.short(1)
-@pytest.mark.parametrize(
-    "name", cases_of(["bloom-176b", "llama-3.1-405b", "llama-3.1-70b"], long=["llama-3.1-70b"])
-)
+@pytest.mark.parametrize("name", ["bloom-176b", "llama-3.1-405b", "llama-3.1-70b"])
 def test_what_an_input_is_said_to_leave_is_the_same_when_simulated_anew(name: str) -> None:
     job = load_job(EXAMPLES / f"{name}.yaml")
     plans = designs_of(job)
