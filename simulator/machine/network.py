@@ -150,16 +150,17 @@ def gather_busy_s(
 ) -> tuple[Floats, Floats]:
     """Returns seconds `(n,)` for which an all-gather occupies the cards and the scale-up link of a member.
 
-    Through the fabric, with g members per domain, a card carries 1/g of the volume and the scale-up link the rest. A group in
-    one domain takes that way, too, where it is faster. Arguments as for `all_reduce_s`.
+    Through the fabric, with g members per domain, a card carries 1/g of the volume and the scale-up link the rest. A group of
+    more than eight in one domain takes that way, too, where it is faster; a smaller one shares its links as if it had no other,
+    however fast it is. Arguments as for `all_reduce_s`.
     """
     members = np.minimum(members_per_domain, group_size)
     volume = _peer_share(group_size) * num_bytes
     near_s = _near_ring_s(volume, 1.0, links.gather_fraction, members, links)
     leaving = _leaving_members(members, group_size)
-    is_near = (np.asarray(members) >= group_size) & (
-        near_s <= _far_gather_s(volume, group_size, leaving, links)
-    )
+    is_slower = near_s > _far_gather_s(volume, group_size, leaving, links)
+    turns_to_cards = is_slower & (np.asarray(members) > MEASURED_GROUP)
+    is_near = (np.asarray(members) >= group_size) & ~turns_to_cards
     cards_s = np.where(is_near, 0.0, volume / leaving / card_rate(leaving, links))
     in_domain, passed_on = np.where(is_near, members, leaving), np.where(is_near, 1.0, _peer_share(leaving))
     return cards_s, np.asarray(passed_on * volume / scale_up_rate(links.gather_fraction, in_domain, links))

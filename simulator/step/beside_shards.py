@@ -28,6 +28,7 @@ import numpy as np
 
 from simulator.domain.links import LinkConstants
 from simulator.domain.plan import shard_group
+from simulator.layout.chunks import ChunkWeights
 from simulator.layout.weight_gathers import gathers_in_passes
 from simulator.machine.rank import Rank
 from simulator.replicas.cast_weights import gathered_weight_bytes
@@ -77,11 +78,11 @@ class _Shards:
 
     @classmethod
     def of(cls, rank: Rank, parts: ModelParts, traffic_s: Directions) -> Self:
-        workload, plans, trained = rank.workload, rank.plans, parts.weights.trained
-        gathers_s = _busy_s(rank, gathered_weight_bytes(workload, plans, parts.weights.together))
-        trips = np.where(scatters_gradients(rank), 1.0, 2.0)[:, None]  # an all-reduce goes there and back
-        gradients = trained.shared_on_rank(plans), trained.routed_on_rank(workload, plans)
-        reductions_s = _busy_s(rank, tuple(trips * workload.wire_bytes * weights for weights in gradients))
+        workload, plans, weights = rank.workload, rank.plans, parts.weights
+        gathers_s, reductions_s = (
+            gathers_busy_s(rank, weights.together),
+            reductions_busy_s(rank, weights.trained),
+        )
         gathers, gathers_back = gathers_in_passes(workload, plans)[:, None], plans.zero_stage[:, None] == 3
         reductions = reductions_of_step(rank)[0] * workload.overlaps_gradient_sync
         cards, scale_up = (
@@ -92,6 +93,19 @@ class _Shards:
             for gather_s, reduction_s in zip(gathers_s, reductions_s, strict=True)
         )
         return cls(cards=cards, scale_up=scale_up)
+
+
+def gathers_busy_s(rank: Rank, weights: ChunkWeights) -> Directions:
+    """Returns how long a gather of weights over all ranks that share them occupies cards and scale-up links, `(n, k)` each."""
+    return _busy_s(rank, gathered_weight_bytes(rank.workload, rank.plans, weights))
+
+
+def reductions_busy_s(rank: Rank, weights: ChunkWeights) -> Directions:
+    """Returns the same for a reduction of their gradients; where all ranks receive it, it goes there and back."""
+    workload, plans = rank.workload, rank.plans
+    trips = np.where(scatters_gradients(rank) & (plans.zero_stage > 0), 1.0, 2.0)[:, None]
+    gradients = weights.shared_on_rank(plans), weights.routed_on_rank(workload, plans)
+    return _busy_s(rank, tuple(trips * workload.wire_bytes * each for each in gradients))
 
 
 def _busy_s(rank: Rank, num_bytes: tuple[Floats, ...]) -> Directions:

@@ -9,9 +9,8 @@ stream of the replicas that overlaps with it in K pieces, and q a send:
     step + sum of min(q, y)                            these sends, of all chunks but the first
     send = q (1 + min(1, w/x))                         beside a pass, where it does not stand still for the send
 
-This holds as long as all of it leaves the link domain. Where all replicas are in one link domain, it holds for their scale-up
-links instead, but for sends (`simulator.step.replica_streams`). Where shards of ZeRO overlap with a part, both kinds of links
-are shared: `simulator.step.beside_shards`.
+This holds as long as all of it leaves the link domain. Where several replicas are in one, they share its scale-up links, too,
+but for sends (`simulator.step.replica_streams`). So do shards of ZeRO that overlap with a part: `simulator.step.beside_shards`.
 """
 
 from __future__ import annotations

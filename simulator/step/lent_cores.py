@@ -1,4 +1,4 @@
-"""How much longer is a step because the traffic of the replicas takes cores and cards from the passes that it overlaps?
+"""How much longer is a step because the traffic of the replicas takes cores and links from the passes that it overlaps?
 
 The gradients behind the last backward of a chunk, and the weights ahead of its first forward (`simulator.pipeline.schedule`),
 move in separate kernels whose blocks share no multiprocessor with others (NCCL issue 689). Let s be the share of the cores that
@@ -15,10 +15,9 @@ The last backwards of a micro-batch follow each other from chunk to chunk, each 
 first chunk is the last of them. Other chunks gather their weights while their stage waits for its first activation. Under
 zero-bubble schedules no stage waits for the weight gradients x of another one: v max shown(x, y), with v chunks on a stage.
 
-On network cards w' is what a pass waits for while the traffic is there, too (`simulator.step.link_waits`). It is 0 where the
-traffic stays in its link domain, and next to weight gradients. In the term with w', y is how long the traffic takes alone;
-elsewhere it includes what the traffic itself waits (`simulator.step.card_time`), as the pipeline does for the piece that has no
-pass beside it and takes as long as alone.
+w' is what a pass waits for on links while the traffic is there, too (`simulator.step.replica_streams`). It is 0 next to weight
+gradients. In the term with w', y is how long the traffic takes alone; elsewhere it includes what the traffic itself waits
+(`simulator.step.card_time`), as the pipeline does for the piece that has no pass beside it and takes as long as alone.
 
 A pass that outlasts its computation by o, because copies to main memory do, lends max(0, lent(x, y) - o).
 """
@@ -52,8 +51,8 @@ def replicas_core_share(rank: Rank) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CardWaits:
-    """What passes wait for on cards that traffic of the replicas uses at the same time, `(n, C)`."""
+class LinkWaits:
+    """What passes wait for on links that traffic of the replicas uses at the same time, `(n, C)`."""
 
     forward_s: Floats
     """w' of the first forward of every chunk."""
@@ -128,7 +127,7 @@ def lent_to_replicas_s(
     pipeline: PipelineColumns,
     is_split: Booleans,
     core_share: Floats,
-    waits: CardWaits | None = None,
+    waits: LinkWaits | None = None,
     copies_s: Directions | None = None,
 ) -> Floats:
     """Returns how much longer the step of each pipeline is, `(n,)`.
@@ -137,7 +136,7 @@ def lent_to_replicas_s(
         pipeline: what is played, and in how many pieces.
         is_split: whether weight gradients are computed later than the rest of a backward, `(n,)`.
         core_share: s, `(n,)`.
-        waits: for cards; `None`: no pass waits for one that the replicas use.
+        waits: for links; `None`: no pass waits for one that the replicas use.
         copies_s: exposed copies to main memory, o, `(n, C)` a way; `None`: none are.
     """
     gradient_s, share = np.asarray(pipeline["gradient_sync_s"]), core_share[:, None]

@@ -49,11 +49,10 @@ class OnLink:
         )
         return replace(self, carried_s=carried_s, waited_s=waited_s)
 
-    def with_rows(self, rows: Integers, others: OnLink) -> Self:
-        """Returns the same with those of some designs replaced."""
+    def take(self, rows: Integers) -> Self:
+        """Returns those of the chosen designs."""
         carried_s, waited_s = (
-            (_with_columns(ours[0], rows, theirs[0]), _with_columns(ours[1], rows, theirs[1]))
-            for ours, theirs in ((self.carried_s, others.carried_s), (self.waited_s, others.waited_s))
+            (each[0][:, rows], each[1][:, rows]) for each in (self.carried_s, self.waited_s)
         )
         return replace(self, carried_s=carried_s, waited_s=waited_s)
 
@@ -117,10 +116,3 @@ def by_way(parts_s: Sequence[Directions]) -> Directions:
     """Returns times of k parts, `(n,)` a way, as tables `(k, n)`."""
     forward_s, backward_s = zip(*parts_s, strict=True)
     return np.stack(forward_s), np.stack(backward_s)
-
-
-def _with_columns(table: Floats, columns: Integers, values: Floats) -> Floats:
-    """Returns a copy of a table `(k, n)` with other values in some columns."""
-    found = table.copy()
-    found[:, columns] = values
-    return found

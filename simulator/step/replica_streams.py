@@ -1,20 +1,27 @@
 """How long does the traffic of the replicas once per step take next to passes that are on the same links?
 
-Where the replicas are in several link domains, these links are network cards. Where all of them are in one domain, it is the
-scale-up link of each rank, on which all collectives of its passes are, too. In a mesh only keys and values that go round meet
-them, on one link of each rank (`simulator.step.beside_shards`). The equations are in `simulator.step.card_time` and
-`simulator.step.lent_cores`.
+Where the replicas are in several link domains, these links are network cards. Where several of them are in one domain, they are
+the scale-up links, too, on which all collectives of passes are. In a mesh only keys and values that go round meet them, on one
+link of each rank. If all replicas are in one domain, their traffic is on that link all the time; if not, for a
+share b of it, as shards of ZeRO are (`simulator.step.beside_shards`):
+
+    w  = max(w (cards), b w (scale-up) - (1 - b) y)        y as long as that traffic takes alone
+    w' = w' (cards) + b w' (scale-up)
+
+The other equations are in `simulator.step.card_time` and `simulator.step.lent_cores`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from simulator.domain.plan import splits_backward
-from simulator.machine.rank import Rank
-from simulator.step.beside_shards import scale_up_collectives
+from simulator.layout.expert_ranks import expert_ranks, expert_replicas
+from simulator.machine.rank import Rank, members_in_domain
+from simulator.step.beside_shards import gathers_busy_s, reductions_busy_s, scale_up_collectives
 from simulator.step.card_time import (
     beside_own_traffic_s,
     has_collectives,
@@ -22,10 +29,10 @@ from simulator.step.card_time import (
     with_last_send_s,
 )
 from simulator.step.gradient_buckets import FIRST_BY_PARTS, Buckets
-from simulator.step.lent_cores import CardWaits
+from simulator.step.lent_cores import LinkWaits
 from simulator.step.link_waits import OnLink
 from simulator.step.model_parts import ModelParts
-from simulator.table import Booleans, Floats
+from simulator.table import Booleans, Floats, Integers
 from simulator.traffic.layer_collectives import Directions
 from simulator.traffic.stage_sends import send_card_s
 
@@ -67,14 +74,14 @@ class ReplicaStreams:
             )
         return gradient_s, parameter_s
 
-    def waits(self, waited_s: Directions | None) -> CardWaits | None:
+    def waits(self, waited_s: Directions | None) -> LinkWaits | None:
         """Returns what passes wait for of their own traffic, w', `(n, C)` a way, and of shards next to copies."""
         if waited_s is None and self.shards_s is None:
             return None
         gradient_s, parameter_s = self.once_s
         forward_s, backward_s = waited_s or (np.zeros_like(gradient_s), np.zeros_like(gradient_s))
         shards_s = self._waiting_shards_s()
-        return CardWaits(
+        return LinkWaits(
             forward_s=forward_s,
             backward_s=backward_s if shards_s is None else backward_s + shards_s,
             parameter_gather_s=parameter_s,
@@ -93,7 +100,57 @@ class ReplicaStreams:
         return np.asarray((np.arange(waits_s.shape[1]) > 0) * waits_s)
 
 
-def beside_replicas(rank: Rank, parts: ModelParts, cards: OnLink | None) -> OnLink | None:
+@dataclass(frozen=True, kw_only=True)
+class OwnTraffic:
+    """Collectives of passes on the links that the replicas use, `(n, C)` a way."""
+
+    carried_s: Directions
+    """For how long they hold up the traffic of the replicas: w."""
+    waited_s: Directions
+    """What passes wait for while that traffic is there: w'."""
+
+    @classmethod
+    def of(cls, parts: ModelParts, on_link: OnLink) -> Self:
+        """Returns the collectives of parts on one kind of link."""
+        return cls(carried_s=parts.both_ways(on_link.carried_s), waited_s=parts.both_ways(on_link.waited_s))
+
+    def take(self, rows: Integers) -> Self:
+        """Returns those of the chosen designs."""
+        return type(self)(
+            carried_s=_rows_of(self.carried_s, rows),
+            waited_s=_rows_of(self.waited_s, rows),
+        )
+
+    def put(self, rows: Integers, others: Self) -> None:
+        """Replaces those of some designs, in place."""
+        for ways, other_ways in ((self.carried_s, others.carried_s), (self.waited_s, others.waited_s)):
+            for table, values in zip(ways, other_ways, strict=True):
+                table[rows] = values
+
+    def with_scale_up(self, scale_up: Self, shares: Directions, once_s: Directions) -> Self:
+        """Returns these on cards together with others on scale-up links.
+
+        Args:
+            scale_up: the others.
+            shares: the shares of its time for which the traffic of the replicas is on scale-up links, b, `(n, C)` a way.
+            once_s: that time, of which the rest can be spared there.
+        """
+        carried_s = [
+            np.maximum(cards_s, share * scale_up_s - (1.0 - share) * traffic_s)
+            for cards_s, scale_up_s, share, traffic_s in zip(
+                self.carried_s, scale_up.carried_s, shares, once_s, strict=True
+            )
+        ]
+        waited_s = [
+            cards_s + share * scale_up_s
+            for cards_s, scale_up_s, share in zip(self.waited_s, scale_up.waited_s, shares, strict=True)
+        ]
+        return type(self)(carried_s=(carried_s[0], carried_s[1]), waited_s=(waited_s[0], waited_s[1]))
+
+
+def beside_replicas(
+    rank: Rank, parts: ModelParts, once_s: Directions, cards: OnLink | None
+) -> OwnTraffic | None:
     """Returns the collectives of passes on the links that the replicas use; `None` where no design has any.
 
     From ZeRO-2 on, the shards of a part already wait for them on scale-up links.
@@ -101,17 +158,38 @@ def beside_replicas(rank: Rank, parts: ModelParts, cards: OnLink | None) -> OnLi
     Args:
         rank: the rank.
         parts: the parts of its model.
+        once_s: the traffic of the replicas once per step, gradients and weights, before anything hides it, `(n, C)` each.
         cards: the collectives of parts on the cards; `None`: there are none.
     """
-    far = cards.where(replicas_leave_domain(rank)) if cards else None
-    is_near = _are_near(rank) & has_collectives(rank) & (rank.plans.zero_stage < FIRST_BY_PARTS)
-    if not (rank.workload.overlaps_gradient_sync and is_near.any()):
-        return far
-    rows = np.flatnonzero(is_near)
+    is_beside = _meet_in_domain(rank) & has_collectives(rank) & (rank.plans.zero_stage < FIRST_BY_PARTS)
+    rows = np.flatnonzero(is_beside * rank.workload.overlaps_gradient_sync)
+    if cards is None and not rows.size:
+        return None
+    cards = cards or OnLink.none(parts, len(rank.plans))
+    own = OwnTraffic.of(parts, cards.where(replicas_leave_domain(rank)))
+    if not rows.size:
+        return own
     near, parts_near = rank.take(rows), parts.take(rows)
-    none = OnLink.none(parts_near, len(rows))
-    on_scale_up = scale_up_collectives(near, parts_near, none, np.ones(len(rows), dtype=np.bool_))
-    return (far or OnLink.none(parts, len(rank.plans))).with_rows(rows, on_scale_up)
+    on_scale_up = scale_up_collectives(near, parts_near, cards.take(rows), np.ones(len(rows), dtype=np.bool_))
+    ways_s = once_s[1][rows], once_s[0][rows]  # weights beside forward passes, gradients beside backward ones
+    both = own.take(rows).with_scale_up(
+        OwnTraffic.of(parts_near, on_scale_up), _scale_up_shares(near, parts_near, ways_s), ways_s
+    )
+    own.put(rows, both)
+    return own
+
+
+def _scale_up_shares(rank: Rank, parts: ModelParts, once_s: Directions) -> Directions:
+    """Returns the shares of these times for which that traffic is on scale-up links, b, `(n, C)` a way; 1 in one domain."""
+    is_near, trained = ~replicas_leave_domain(rank)[:, None], parts.weights.trained
+    gathers_s, reductions_s = (
+        parts.weighted(busy_s(rank, trained)[1].T) for busy_s in (gathers_busy_s, reductions_busy_s)
+    )
+    least_s = np.finfo(np.float64).tiny
+    return (
+        np.where(is_near, 1.0, np.minimum(1.0, gathers_s / np.maximum(once_s[0], least_s))),
+        np.where(is_near, 1.0, np.minimum(1.0, reductions_s / np.maximum(once_s[1], least_s))),
+    )
 
 
 def replicas_share_scale_up(rank: Rank) -> Booleans:
@@ -123,3 +201,17 @@ def _are_near(rank: Rank) -> Booleans:
     """Whether several replicas are all in one link domain."""
     plans = rank.plans
     return (plans.data_parallel * plans.context_parallel > 1) & ~replicas_leave_domain(rank)
+
+
+def _meet_in_domain(rank: Rank) -> Booleans:
+    """Whether several replicas of any weights are in one link domain, so that their traffic is on scale-up links."""
+    workload, plans = rank.workload, rank.plans
+    together = members_in_domain(rank, plans.tensor_parallel, plans.data_parallel * plans.context_parallel)
+    if workload.model.experts is not None:
+        of_experts = members_in_domain(rank, expert_ranks(workload, plans), expert_replicas(workload, plans))
+        together = np.maximum(together, of_experts)
+    return together > 1.0
+
+
+def _rows_of(ways: Directions, rows: Integers) -> Directions:
+    return ways[0][rows], ways[1][rows]

@@ -177,14 +177,14 @@ class _Made:
             covers_s=layers_s[1],
             shown_s=shown_s[1],
         )
-        own = beside_replicas(rank, parts, cards)
-        streams_s = streams.beside_s(rank, parts.both_ways(own.carried_s) if own else None)
+        own = beside_replicas(rank, parts, once_s, cards)
+        streams_s = streams.beside_s(rank, own.carried_s if own else None)
         pipeline = _columns(rank, parts, buckets, (streams_s, in_groups_s), passes_s, cards_s)
         lent_s = lent_to_replicas_s(
             pipeline,
             splits_backward(rank.plans),
             replicas_core_share(rank),
-            streams.waits(parts.both_ways(own.waited_s) if own else None),
+            streams.waits(own.waited_s if own else None),
             copies_s if any(np.any(way_s) for way_s in copies_s) else None,
         )
         return cls(

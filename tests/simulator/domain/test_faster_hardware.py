@@ -70,17 +70,6 @@ def improved(offer: Offer, name: str, factor: float) -> Offer:
             return with_rate_of_node(offer, name, factor)
 
 
-def replicas_enter_a_domain(plan: Plan, num_nodes: int) -> bool:
-    """Whether replicas on several nodes of eight are together in a link domain of so many.
-
-    Their traffic once per step then shares the scale-up links with the collectives of passes, which it does not share before
-    (`docs/model.md`, Links that traffic shares).
-    """
-    num_ranks = plan.tensor_parallel * plan.context_parallel * plan.data_parallel
-    return plan.zero_stage < 2 and 8 < num_ranks <= 8 * num_nodes
-
-
-@pytest.mark.short(3)
 @pytest.mark.parametrize(
     "name",
     [
@@ -104,8 +93,6 @@ def replicas_enter_a_domain(plan: Plan, num_nodes: int) -> bool:
 def test_more_of_any_rate_never_makes_a_step_longer(
     name: str, workload: Workload, plan: Plan, has_fast_links: bool, is_overlapped: bool, factor: float
 ) -> None:
-    if name == "link_domain_size" and replicas_enter_a_domain(plan, round(factor)):
-        is_overlapped = False
     chosen = workload.model_copy(update={"overlaps_gradient_sync": is_overlapped})
     offer = with_rate_of_chip(rented(), "scale_up_bytes_per_s", 2.0) if has_fast_links else rented()
     slow, fast = (

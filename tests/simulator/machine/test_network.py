@@ -341,6 +341,15 @@ def test_a_gather_is_on_the_links_of_the_way_that_it_takes(
     assert max(card_s[0], scale_up_s[0]) <= all_gather_s(num_bytes=1e12, **group)[0]
 
 
+def test_a_gather_of_few_members_in_a_domain_is_on_its_links_even_where_cards_are_faster() -> None:
+    links = cluster(inter_bytes_per_s_per_gpu=1e12)
+    for size, on_card in ((8.0, 0.0), (9.0, 2 / 9)):  # nine leave the domain after half of them
+        group: Group = {"group_size": size, "members_per_domain": size, "links": links}
+        card_s, scale_up_s = gather_busy_s(num_bytes=1e12, **group)
+        assert card_s == pytest.approx(on_card * (size - 1) / size * 1e12 / links.fabric_bytes_per_s)
+        assert scale_up_s > 0.0
+
+
 @pytest.mark.parametrize("size", [16.0, 32.0, 64.0, 128.0])
 def test_gathers_over_whole_nodes_reach_more_than_a_ring_inside_one(size: float) -> None:
     # SimAI's table: 0.96 of 400 GB/s for 16 GiB over 2 to 16 nodes; inside a node NCCL's gathers reach 0.83 of 450 GB/s.

@@ -12,7 +12,7 @@ from simulator.domain.plan import Plan, PlanTable
 from simulator.layout.chunks import split_layers
 from simulator.machine.rank import Rank
 from simulator.pipeline.schedule import PipelineColumns
-from simulator.step.lent_cores import CardWaits, lent_to_replicas_s, replicas_core_share
+from simulator.step.lent_cores import LinkWaits, lent_to_replicas_s, replicas_core_share
 from simulator.step.step import step_parts
 from simulator.traffic.layer_collectives import CORE_SHARE, Directions
 from tests.simulator.builders import job_of, plan_of, training
@@ -27,7 +27,7 @@ def lent_s(
     is_split: bool = False,
     k: int = 4,
     chunks_per_stage: int = 1,
-    waits: CardWaits | None = None,
+    waits: LinkWaits | None = None,
     copies_s: Directions | None = None,
 ) -> float:
     """What chunks lend, whose forward takes 1 s and whose backward 2 s, 1 s of it for weights."""
@@ -79,10 +79,10 @@ def test_gradients_in_one_piece_take_cores_of_the_next_chunk_of_interleaved_stag
     assert found_s == pytest.approx(CORE_SHARE * (0.8 + 0.4) / 2)
 
 
-def waits(gradient_s: list[float], gather_s: list[float]) -> CardWaits:
+def waits(gradient_s: list[float], gather_s: list[float]) -> LinkWaits:
     """Passes that wait half of their time for cards, with traffic that takes so long alone."""
     chunks = np.ones((1, len(gradient_s)))
-    return CardWaits(
+    return LinkWaits(
         forward_s=0.5 * chunks,
         backward_s=chunks,
         parameter_gather_s=np.array([gather_s]),
