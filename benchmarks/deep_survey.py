@@ -32,7 +32,7 @@ MOST_GPUS = 1_024
 MOST_MICRO_BATCHES = 64
 """Of a stage; more take longer to play, and bring the depths closer."""
 MODELS = ("llama-3.1-8b", "llama-3.1-70b", "mixtral-8x7b")
-ACCELERATORS = ("a100-sxm4-80gb", "h100-sxm5-80gb", "b200-sxm-180gb")
+ACCELERATORS = ("a100-sxm4-80gb", "h100-sxm5-80gb", "b200-sxm-180gb", "h100-pcie-80gb", "mi300x")
 SHORT_S = 0.5
 """Steps below this are a group of their own."""
 

@@ -153,15 +153,13 @@ def beside_replicas(
 ) -> OwnTraffic | None:
     """Returns the collectives of passes on the links that the replicas use; `None` where no design has any.
 
-    From ZeRO-2 on, the shards of a part already wait for them on scale-up links.
-
     Args:
         rank: the rank.
         parts: the parts of its model.
         once_s: the traffic of the replicas once per step, gradients and weights, before anything hides it, `(n, C)` each.
         cards: the collectives of parts on the cards; `None`: there are none.
     """
-    is_beside = _meet_in_domain(rank) & has_collectives(rank) & (rank.plans.zero_stage < FIRST_BY_PARTS)
+    is_beside = _meet_in_domain(rank) & has_collectives(rank) & _has_traffic_of_its_own(rank, once_s)
     rows = np.flatnonzero(is_beside * rank.workload.overlaps_gradient_sync)
     if cards is None and not rows.size:
         return None
@@ -211,6 +209,12 @@ def _meet_in_domain(rank: Rank) -> Booleans:
         of_experts = members_in_domain(rank, expert_ranks(workload, plans), expert_replicas(workload, plans))
         together = np.maximum(together, of_experts)
     return together > 1.0
+
+
+def _has_traffic_of_its_own(rank: Rank, once_s: Directions) -> Booleans:
+    """Whether anything travels once per step but copies of hybrid sharding, which meet shards (`ReplicaStreams.shards_s`)."""
+    is_any = (once_s[0] + once_s[1]).any(axis=1)
+    return np.asarray(is_any & ((rank.plans.zero_stage < FIRST_BY_PARTS) | (rank.plans.shard_ranks == 0)))
 
 
 def _rows_of(ways: Directions, rows: Integers) -> Directions:
