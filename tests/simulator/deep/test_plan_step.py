@@ -474,11 +474,11 @@ class TestDepths:
         assert abs(_difference(step)) < 1e-3
 
     def test_groups_of_a_mesh_that_have_pairs_in_common_share_their_links(self) -> None:
-        # All context-parallel ranks are in the group of the shards.
+        # All context-parallel ranks are in the group of the shards. At the fast depth rings are spread over the pass.
         workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=2)
         step = plan_step(job_of(workload, rented("mi300x")), plan_of(context=8, data=2, zero=2))
         assert step.step_time_s > 1.1 * step.unshared_step_time_s
-        assert abs(_difference(step)) < 0.03
+        assert abs(_difference(step)) < 0.045
 
     @pytest.mark.parametrize("accelerator", ["mi300x", "mi355x", "gaudi3"])
     def test_rings_of_a_mesh_share_their_links_with_shards_at_both_depths(self, accelerator: str) -> None:
