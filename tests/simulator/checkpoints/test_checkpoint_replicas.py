@@ -12,6 +12,7 @@ from simulator.domain.plan import CheckpointScheme
 from tests.simulator.builders import job_of, plan_of, training
 from tests.simulator.checkpoint_jobs import (
     COPY_S,
+    GPU,
     JOB,
     NODE,
     STEP_S,
@@ -25,6 +26,8 @@ from tests.simulator.checkpoint_jobs import (
     saving,
     survivals,
     value,
+    with_node,
+    with_storage,
 )
 
 
@@ -43,6 +46,13 @@ class TestGradientAssistance:
         costs = costs_on_64(saving(JOB, gradient_variant="base"), CheckpointScheme.GRADIENT_ASSISTED)
         assert costs.stall_s == pytest.approx(0.6 + COPY_S * 2 / 14 * 3)
 
+    def test_gradients_hide_behind_the_update_and_the_forward_that_follow(self) -> None:
+        # Half of the gradients follow the first of two steps: 22 ms, of which 2 ms of update and 10 ms of forward hide 12.
+        job = saving(JOB, window_steps=2, fixed_stall_s=0)
+        costs = costs_on_64(job, CheckpointScheme.GRADIENT_ASSISTED, step_s=0.032, optimizer_s=0.002)
+        late_s = COPY_S - 2 * 0.03
+        assert costs.stall_s == pytest.approx(late_s + COPY_S * 2 / 14 / 2 - 0.012)
+
     def test_the_window_or_the_commit_sets_the_interval(self) -> None:
         window = costs_on_64(JOB, CheckpointScheme.GRADIENT_ASSISTED, step_s=100.0)
         commit = costs_on_64(JOB, CheckpointScheme.GRADIENT_ASSISTED, step_s=1.0)
@@ -58,6 +68,12 @@ class TestGradientAssistance:
         host_w = JOB.offers[0].node.host_power_w
         assert background == pytest.approx(TOTAL * 1.3e-9)
         assert assisted - background == pytest.approx(8 * host_w * 3 * NODE / 150e9)
+
+    def test_the_whole_host_of_a_partly_used_node_takes_energy(self) -> None:
+        four_of_eight = plan_of(tensor=4, scheme=CheckpointScheme.GRADIENT_ASSISTED)
+        costs = costs_of(saving(JOB, transfer_j_per_byte=0), four_of_eight)
+        host_w = JOB.offers[0].node.host_power_w
+        assert costs.save_energy_j == pytest.approx(host_w * 3 * TOTAL / 150e9)
 
 
 class TestGradientReplica:
@@ -89,6 +105,20 @@ class TestGradientReplica:
         costs = costs_on_64(saving(JOB, num_servers=4), CheckpointScheme.GRADIENT_REPLICA)
         assert costs.fast_load_s == pytest.approx(TOTAL / 50e9)
         assert costs.network_bytes_per_save == pytest.approx(2 * WEIGHTS + TOTAL / 100)
+
+    def test_state_comes_back_no_faster_than_the_ranks_receive_it(self) -> None:
+        slow_network = with_node(JOB, network_bytes_per_s=8e9)  # 1 GB/s for each accelerator
+        costs = costs_on_64(saving(slow_network, num_servers=64), CheckpointScheme.GRADIENT_REPLICA)
+        assert costs.fast_load_s == pytest.approx(GPU / 1e9)
+
+    @pytest.mark.parametrize(("servers", "rate"), [(4, 8e9), (64, 20e9)])
+    def test_servers_write_to_the_file_system_as_fast_as_they_and_it_can(
+        self, servers: int, rate: float
+    ) -> None:
+        store = {"write_bytes_per_s": 20e9, "read_bytes_per_s": 20e9, "write_bytes_per_s_per_node": 2e9}
+        job = with_storage(saving(JOB, num_servers=servers), **store)
+        costs = costs_on_64(job, CheckpointScheme.GRADIENT_REPLICA)
+        assert costs.durable_commit_s - costs.commit_s == pytest.approx(TOTAL / rate)
 
 
 class TestLiveReplicas:

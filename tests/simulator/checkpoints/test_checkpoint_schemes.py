@@ -102,6 +102,24 @@ class TestEveryScheme:
             costs = costs_on_64(saving(job, bytes_per_parameter=asked), scheme)
             assert costs.bytes_per_save == pytest.approx(saved * WEIGHTS)
 
+    @pytest.mark.parametrize("scheme", jobs.SCHEMES)
+    def test_the_file_system_holds_the_kept_saves_and_the_differences_between_them(
+        self, scheme: CheckpointScheme
+    ) -> None:
+        options = {"base_every": 4, "delta_fraction": 0.25}
+        one, three = (costs_on_64(saving(JOB, kept_saves=n, **options), scheme) for n in (1, 3))
+        assert one.storage_bytes == pytest.approx(TOTAL)
+        # Three differences of a quarter each follow a full save.
+        with_differences = 1.75 if scheme is CheckpointScheme.DIFFERENTIAL else 1.0
+        assert three.storage_bytes == pytest.approx((1 + 2 * with_differences) * TOTAL)
+
+    @pytest.mark.parametrize(
+        "scheme", [each for each in jobs.SCHEMES if each is not CheckpointScheme.GRADIENT_ASSISTED]
+    )
+    def test_a_save_takes_the_energy_of_moving_what_it_sends(self, scheme: CheckpointScheme) -> None:
+        costs = costs_on_64(saving(JOB, persist_every=5, transfer_j_per_byte=2e-9), scheme)
+        assert costs.save_energy_j == pytest.approx(2e-9 * costs.network_bytes_per_save)
+
     @given(scheme=st.sampled_from(jobs.SCHEMES), factor=st.floats(1.01, 8.0), zero=st.integers(0, 3))
     def test_more_bytes_never_cost_less(self, scheme: CheckpointScheme, factor: float, zero: int) -> None:
         # A fixed number of servers: with more bytes more of them would be taken, which load faster.
@@ -190,9 +208,10 @@ class TestFiles:
         assert costs.host_memory_bytes == pytest.approx(num_writers * written)
         assert costs.stall_s - 0.6 == pytest.approx(written / 50e9 + num_writers * written / 2e9)
 
-    def test_stages_within_a_node_write_from_there(self) -> None:
-        # Two replicas of four stages on one node of eight: the four writers share it.
-        costs = costs_of(JOB, plan_of(pipeline=4, data=2, scheme=CheckpointScheme.SYNC, zero=0))
+    @pytest.mark.parametrize(("pipeline", "data"), [(4, 2), (2, 1)])
+    def test_stages_within_a_node_write_from_there(self, pipeline: int, data: int) -> None:
+        # All stages are on one node of eight, or on a part of it, and their writers share it.
+        costs = costs_of(JOB, plan_of(pipeline=pipeline, data=data, scheme=CheckpointScheme.SYNC, zero=0))
         assert costs.host_memory_bytes == pytest.approx(TOTAL)
 
     @pytest.mark.parametrize("scheme", [CheckpointScheme.SYNC, CheckpointScheme.SYNC_SHARDED])
@@ -213,6 +232,20 @@ class TestFiles:
         routed, weights = 32 * 8 * 3 * 4096 * 14336, job.workload.model.num_parameters
         costs = costs_of(job, plan_of(data=64, expert=8, zero=0))
         assert costs.bytes_per_save == pytest.approx(14 * (64 * (weights - routed) + 8 * routed))
+
+    def test_without_deduplication_shard_groups_write_their_states_and_sets_of_experts_theirs(self) -> None:
+        # 16 groups of four ranks share the states of all other weights, while a set of experts takes eight ranks.
+        job = saving(job_of(training("mixtral-8x7b")), is_deduplicated=False)
+        routed, weights = 32 * 8 * 3 * 4096 * 14336, job.workload.model.num_parameters
+        costs = costs_of(job, plan_of(data=64, expert=8, zero=1, shards=4))
+        others = weights - routed
+        assert costs.bytes_per_save == pytest.approx(
+            2 * (64 * others + 8 * routed) + 12 * (16 * others + 8 * routed)
+        )
+
+    def test_a_save_of_less_than_the_weights_is_repeated_as_a_whole(self) -> None:
+        job = saving(JOB, is_deduplicated=False, bytes_per_parameter=1.0)
+        assert costs_on_64(job, CheckpointScheme.SYNC_SHARDED).bytes_per_save == pytest.approx(8 * WEIGHTS)
 
     def test_a_fault_of_a_process_finds_the_state_in_host_memory(self) -> None:
         # DLRover keeps it in shared memory; a lost node goes back to the file system.
@@ -241,6 +274,14 @@ class TestFiles:
         # What hides delays the commit.
         assert long.commit_s == pytest.approx(0.6 + COPY_S + STORE_S)
         assert short.commit_s == pytest.approx(0.4 + STORE_S)
+
+    def test_a_lazy_copy_needs_no_memory_beyond_that_of_its_slots(self) -> None:
+        lazy, background = (
+            costs_on_64(saving(JOB, slots=4), scheme).host_memory_bytes
+            for scheme in (CheckpointScheme.ASYNC_LAZY, CheckpointScheme.ASYNC)
+        )
+        assert lazy == pytest.approx(4 * NODE)
+        assert background - lazy == pytest.approx(NODE)
 
     def test_differences_cost_their_share(self) -> None:
         # A quarter of the bytes in three of four saves: (1 + 3/4)/4 = 0.4375; 1.5 differences wait on average.
@@ -323,7 +364,9 @@ class TestLevels:
         assert costs.commit_s == pytest.approx(GPU / 0.5e9)
         assert costs.fast_load_s == pytest.approx(NODE / 8e9)  # 15.4 s either way
         slower_network = with_node(JOB, network_bytes_per_s=4e9)
-        assert costs_on_64(slower_network, CheckpointScheme.TIERED).fast_load_s == pytest.approx(GPU / 0.5e9)
+        costs = costs_on_64(slower_network, CheckpointScheme.TIERED)
+        assert costs.commit_s == pytest.approx(GPU / 0.25e9)  # half of the network is idle
+        assert costs.fast_load_s == pytest.approx(GPU / 0.5e9)
 
 
 class TestChosenInterval:
