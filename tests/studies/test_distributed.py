@@ -16,8 +16,6 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from constraints import lattice
-from constraints.evaluation import evaluate
 from constraints.lattice import BlockIndex
 from constraints.limits import with_limits
 from constraints.space import PrunedBlock, pruned_space, space_of
@@ -29,8 +27,7 @@ from simulator.domain.plan import PlanTable
 from simulator.errors import EngineError
 from simulator.simulate import Outcomes
 from studies import exhaustive
-from studies.designs import blocks
-from studies.designs.blocks import BlockPart, BlockWorker, block_parts
+from studies.designs.blocks import BlockPart
 from studies.designs.reduction import Reduction
 from studies.evaluation import distributed, distributed_tasks, evaluator
 from studies.evaluation.distributed import Cluster, cluster_at, local_cluster
@@ -371,27 +368,6 @@ def test_both_ways_to_name_machines_at_once_are_refused(capsys: pytest.CaptureFi
     both = ["--workers", "2", "--scheduler", "tcp://127.0.0.1:8786"]
     assert main(["study", "run", "job.yaml", *both]) == 2
     assert "give one of them" in capsys.readouterr().err
-
-
-def test_parts_of_a_space_hold_each_of_its_designs_once_in_whatever_order_they_are_reduced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(lattice, "ROWS_PER_BLOCK", 40)
-    monkeypatch.setattr(blocks, "DESIGNS_AT_ONCE", 100)
-    job = job_of()
-    space = pruned_space(job)
-    parts = list(block_parts(space, 240))
-    assert len({part.number for part in parts}) > 2
-    assert len(parts) > len({part.number for part in parts})
-    reducer = BlockWorker(job)
-    backwards = [reducer.reduce(part) for part in reversed(parts)]
-    found = Reduction.concatenate(job, backwards[::-1])
-    expected = Reduction.of(job, evaluate(job, space.designs()))
-    assert found.num_breaking == expected.num_breaking
-    assert (found.num_evaluated, found.num_feasible) == (expected.num_evaluated, expected.num_feasible)
-    np.testing.assert_array_equal(found.rows, expected.rows)
-    for name, column in expected.front.scores.columns().items():
-        np.testing.assert_array_equal(getattr(found.front.scores, name), column, err_msg=name)
 
 
 def test_designs_that_share_a_chunk_come_out_as_alone(cluster: Cluster) -> None:
