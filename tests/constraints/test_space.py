@@ -60,3 +60,11 @@ def test_dropping_a_power_limit_keeps_the_designs_under_power_caps() -> None:
     assert len(free.all_layouts) == len(limited.all_layouts)
     assert set(free.layouts.power_cap_fraction.tolist()) == {1.0, 0.8, 0.6}
     assert free.job.power_caps == limited.job.power_caps
+
+
+def test_a_job_that_no_layout_fits_has_an_empty_space() -> None:
+    # 64 stages of 64 accelerators each, of which there are 64.
+    space = pruned_space(job_with(search={"tensor_parallel": [64], "pipeline_parallel": [64]}))
+    assert len(space.all_layouts) == len(space.bounds) == len(space.is_kept) == 0
+    assert len(space.layouts) == len(space.kept_bounds) == len(space.designs()) == 0
+    assert list(space.design_batches(10)) == []

@@ -95,6 +95,24 @@ def test_a_streamed_space_has_the_bounds_by_which_its_blocks_are_kept_and_adds_u
     assert sum(num_rows) == len(whole.all_layouts) / num_caps, "the same under every cap"
 
 
+def test_every_design_of_every_block_is_either_kept_or_counted_as_pruned(whole: Space) -> None:
+    assert len(whole.kept_bits) == len(JOB.power_caps), "a block for each power cap"
+    num_designs = num_run_knobs(JOB, whole.all_layouts).sum()
+    assert whole.num_designs + sum(whole.num_pruned.values()) == num_designs
+
+
+def test_layouts_that_are_kept_stay_in_memory_where_all_layouts_do_not(
+    whole: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert whole.num_kept < whole.num_layouts
+    monkeypatch.setattr(space, "MOST_IN_MEMORY", whole.num_kept)
+    partly = pruned_space(JOB)
+    assert partly.in_memory is None
+    assert partly.kept_in_memory is not None
+    assert sum(block.num_designs.sum() for block in partly.kept_in_memory) == whole.num_designs
+    assert_same(partly.layouts, whole.layouts)
+
+
 def test_batches_are_the_designs_cut_into_equal_pieces(streamed: Space) -> None:
     batches = list(streamed.design_batches(37))
     assert {len(batch) for batch in batches[:-1]} == {37}
