@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,14 @@ from pydantic import ValidationError
 from scipy.special import ndtr, ndtri
 
 from simulator.domain.lora import Lora
-from simulator.domain.plan import Recompute
+from simulator.domain.plan import Plan, PlanTable, Recompute, Schedule
 from simulator.domain.reliability import Reliability
 from simulator.domain.straggler_causes import STRAGGLER_PRESETS, StragglerPreset, StragglerPrior, Stragglers
+from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
 from simulator.machine.rank import Rank
 from simulator.order_statistics import drawn_maximum, expected_maximum, lognormal_factor
-from simulator.step.step import simulate_step, step_parts
+from simulator.step.step import StepTable, simulate_step, step_parts
 from simulator.stragglers.noise import draw_micro_batches, sequence_quantiles
 from simulator.stragglers.slowdown import (
     StragglerDesigns,
@@ -224,6 +226,59 @@ def test_unsynchronized_pauses_of_many_ranks_hit_every_step() -> None:
     assert slowdown(together, many) == pytest.approx(1.0 + 0.01 * 0.5 / 8.0)
 
 
+def test_any_rank_of_a_stage_pauses_it() -> None:
+    model = Stragglers(gc_pause_s=0.5, gc_every_steps=100.0)
+    assert slowdown(model, design_of(ranks=8)) == pytest.approx(1.0 + (1 - 0.99**8) * 0.5 / 8.0)
+
+
+@pytest.mark.parametrize("slowest", [1.0, 1.2])
+def test_gpipe_hides_no_pause_of_any_stage(slowest: float) -> None:
+    model = Stragglers(gc_pause_s=0.5, gc_every_steps=100.0)
+    design = design_of(schedule=Schedule.GPIPE, stages=4, micro_batches=16, slowest=slowest)
+    assert slowdown(model, design) == pytest.approx(1.0 + 4 * 0.01 * 0.5 / (4 + 15 * slowest))
+
+
+def test_a_slow_host_costs_nothing_in_a_stage_that_is_as_much_faster_as_it_is_slow() -> None:
+    # Cycles of 0.8 and 1.2 s: half as long again, the first stage takes as long as the last one.
+    design = design_of(ranks=8, stages=2, micro_batches=16, slowest=1.2)
+    model = Stragglers(slow_host_fraction=0.1, slow_host_factor=1.5)
+    assert slowdown(model, design) == pytest.approx(1.0 + 0.1 * 16 * 0.6 / (2 + 15 * 1.2))
+
+
+def test_stages_do_not_wait_for_uneven_micro_batches_where_a_slow_host_holds_them_up_anyway() -> None:
+    host = Stragglers(slow_host_fraction=0.999, slow_host_factor=3.0)
+    both = host.model_copy(update={"micro_batch_log_deviation": 0.02})
+    design = design_of(ranks=8, stages=4, micro_batches=16)
+    assert slowdown(both, design) == pytest.approx(slowdown(host, design), rel=1e-9)
+
+
+def test_slow_ranks_hide_in_stages_that_are_faster_by_more() -> None:
+    # Three of four stages have the slowest rank more often, by 0.3 %, but cycles that are 1.3 % shorter.
+    design = design_of(replicas=64, stages=4, micro_batches=16, slowest=1.01)
+    longer_s = 16 * 1.01 * (float(lognormal_factor(0.001, expected_maximum(64))) - 1.0)
+    found = slowdown(Stragglers(rank_log_deviation=0.001), design)
+    assert found - 1.0 == pytest.approx(longer_s / (4 + 15 * 1.01))
+
+
+def test_two_stages_are_drawn_as_slow_as_one_with_as_many_ranks_where_none_hides() -> None:
+    one = design_of(replicas=64, micro_batches=16)
+    two = design_of(schedule=Schedule.GPIPE, replicas=32, stages=2, micro_batches=16)
+    found = [
+        np.quantile(
+            (draw_slowdowns(model, design, num_replications=20_000, seed=4)[0] - 1.0) * design.step_time_s,
+            [0.1, 0.5, 0.9],
+        )
+        for model in [Stragglers(rank_log_deviation=0.01)]
+        for design in (one, two)
+    ]
+    np.testing.assert_allclose(found[0], found[1], rtol=0.01)  # three standard errors
+
+
+def test_a_part_of_a_node_is_a_node() -> None:
+    assert design_of(replicas=2, gpus_per_node=8).num_nodes == 1
+    assert design_of(replicas=24, gpus_per_node=8).num_nodes == 3
+
+
 def test_traffic_is_not_stretched() -> None:
     model = Stragglers(rank_log_deviation=0.02)
     all_compute, half = (slowdown(model, design_of(replicas=64, compute=share)) for share in (1.0, 0.5))
@@ -243,12 +298,19 @@ def test_factors_of_micro_batches_have_mean_one() -> None:
     assert np.corrcoef(*drawn)[0, 1] > 0.98  # 0.993 in the trace
 
 
+def simulated(*plans: Plan) -> tuple[Workload, PlanTable, StepTable]:
+    """Returns Llama 3.1 70B with 256 sequences in a step, and steps of these plans."""
+    workload, table = training("llama-3.1-70b", global_batch_size=256), table_of(*plans)
+    return (
+        workload,
+        table,
+        simulate_step(Rank.of(job_of(workload), table), split_layers(workload.model, table)),
+    )
+
+
 def test_simulated_steps_bring_what_stragglers_need() -> None:
-    job = job_of(training("llama-3.1-70b", global_batch_size=256))
-    plans = table_of(plan_of(tensor=8, pipeline=4, data=16), plan_of(tensor=8, data=16))
-    rank = Rank.of(job, plans)
-    steps = simulate_step(rank, split_layers(job.workload.model, plans))
-    designs = StragglerDesigns.of(job.workload, plans, steps, 8)
+    workload, plans, steps = simulated(plan_of(tensor=8, pipeline=4, data=16), plan_of(tensor=8, data=16))
+    designs = StragglerDesigns.of(workload, plans, steps, 8)
     assert designs.num_ranks.tolist() == [512, 128]
     assert designs.num_micro_batches.tolist() == [16, 16]
     # The last stage computes the logits: 8,192 x 128,256 weights against 20 layers of 856 million.
@@ -261,6 +323,44 @@ def test_simulated_steps_bring_what_stragglers_need() -> None:
     untuned = expected_slowdown(Stragglers(stage_imbalance=1.25), designs)
     assert 1.10 < untuned[0] < 1.25
     assert untuned[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["compute_s", "tensor_comm_s", "expert_comm_s", "shard_comm_s", "pipeline_send_s", "host_copy_s"],
+)
+def test_a_cycle_has_everything_that_a_stage_does_for_a_micro_batch(part: str) -> None:
+    workload, plans, steps = simulated(plan_of(tensor=8, pipeline=4, data=16))
+    a_second_each = {part: getattr(steps, part) + 16.0}
+    short, long = (
+        StragglerDesigns.of(workload, plans, each, 8) for each in (steps, replace(steps, **a_second_each))
+    )
+    assert short.num_micro_batches == 16
+    assert long.cycle_s - short.cycle_s == pytest.approx(1.0)
+    compute_s = long.compute_fraction * long.cycle_s - short.compute_fraction * short.cycle_s
+    assert compute_s == pytest.approx(1.0 if part == "compute_s" else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "of_slowest"),
+    [(Schedule.ONE_F_ONE_B, 1, 15.0), (Schedule.ONE_F_ONE_B, 5, 15.8), (Schedule.ZB_H1, 1, 16.0)],
+)
+def test_the_slowest_stage_follows_from_the_time_of_the_pipeline(
+    schedule: Schedule, chunks: int, of_slowest: float
+) -> None:
+    plan = plan_of(tensor=8, pipeline=4, virtual=chunks, data=16, schedule=schedule)
+    workload, plans, steps = simulated(plan)
+    usual = StragglerDesigns.of(workload, plans, steps, 8)
+
+    def slowest(cycles: float) -> float:
+        bubble_s = usual.cycle_s * (cycles - 16)
+        designs = StragglerDesigns.of(workload, plans, replace(steps, pipeline_bubble_s=bubble_s), 8)
+        return float(designs.slowest_cycle_factor[0])
+
+    # Four stages once by chunks, or the forwards of three where backwards are split; the rest is on the slowest one.
+    of_all = 3 * float(usual.forward_fraction[0]) if schedule is Schedule.ZB_H1 else 4 / chunks
+    assert slowest(of_all + of_slowest * 1.2) == pytest.approx(1.2)
+    assert slowest(16.0) == 1.0, "no stage is slower than the slowest one"
 
 
 def test_the_forward_has_its_share_of_a_cycle_whatever_the_backward_computes() -> None:
