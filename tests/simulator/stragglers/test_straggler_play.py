@@ -250,6 +250,26 @@ def test_one_slow_stage_costs_what_the_form_of_its_schedule_says(
             assert longer == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("num_micro_batches", [1, 2, 4])
+def test_of_fewer_micro_batches_than_stages_no_more_forwards_hide_than_there_are(
+    num_micro_batches: int,
+) -> None:
+    # Six stages are behind the second of eight, whose forwards all fall into its wait for the first gradient.
+    schedule, second = Schedule.ZB_H1, np.array([1.0, 1.5, *np.ones(6)])
+    ideal_s, slow_s = (
+        stages_played_s(schedule, cycles, num_micro_batches) for cycles in (np.ones(8), second)
+    )
+    (expected,) = shape_of(schedule, 8, num_micro_batches).slow_stage(np.array([0.5]), 6.0)
+    assert slow_s - ideal_s == pytest.approx(expected, abs=1e-9)
+    assert expected == pytest.approx(0.5 * num_micro_batches * 2 / 3)
+
+
+@SCHEDULES
+def test_a_stage_that_is_not_there_slows_nothing(schedule: Schedule) -> None:
+    (longer,) = shape_of(schedule, 4, 16).slow_stage(np.array([0.5]), 4.0)
+    assert longer == 0.0
+
+
 LAYOUTS = [
     (1, 1, 8),
     (2, 1, 8),
@@ -351,6 +371,35 @@ def test_durations_reach_the_kernel_in_the_layout_that_it_is_compiled_for(
     )
     assert received
     assert all(durations.flags.c_contiguous for durations in received)
+
+
+def test_a_stage_pauses_once_in_one_of_its_own_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    forwards_s: list[Floats] = []
+
+    def watched(stages: int, send_s: float, forward_s: Floats, *others: object) -> Floats:
+        forwards_s.append(forward_s.copy())
+        return play_replicas(stages, send_s, forward_s, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("simulator.stragglers.play.play_replicas", watched)
+    every_step = Stragglers(gc_pause_s=0.5, gc_every_steps=1.0)
+    design = design_of(stages=4, chunks=2, micro_batches=8, replicas=3)
+    play_slowdown(every_step, design, num_samples=5, seed=1)
+    ideal_s, *steps_s = forwards_s
+    for step_s in steps_s:
+        of_stages = (step_s - ideal_s).reshape(3, 2, 4, 8).sum(axis=(1, 3))  # chunk c is on stage c mod p
+        assert of_stages == pytest.approx(0.5)
+
+
+def test_any_of_many_ranks_pauses_its_stage_when_played() -> None:
+    model = Stragglers(gc_pause_s=0.5, gc_every_steps=2.0)
+    played = play_slowdown(model, design_of(ranks=32), num_samples=50, seed=1)
+    assert played == pytest.approx(1.0 + 0.5 / 8.0)  # none of 32 would pause in a step of 2**32
+
+
+def test_the_host_of_a_partly_used_node_can_be_slow() -> None:
+    model = Stragglers(slow_host_fraction=0.999, slow_host_factor=1.5)
+    played = play_slowdown(model, design_of(replicas=12, gpus_per_node=8), num_samples=5, seed=1)
+    assert played == pytest.approx(1.5)
 
 
 @pytest.mark.long
