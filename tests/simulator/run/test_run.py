@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from simulator.domain.checkpointing import PeerPlacement
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
+from simulator.domain.limits import Limits
 from simulator.domain.plan import CheckpointScheme, Plan
 from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
+from simulator.domain.straggler_causes import Stragglers
 from simulator.machine.training import training_constants
 from simulator.run.interruptions import (
     interruptions,
@@ -21,6 +23,7 @@ from simulator.run.interruptions import (
     node_losses_within,
     sufficient_spare_nodes,
 )
+from simulator.run.stragglers import draw_straggler_slowdowns, excess_share, least_slowdown
 from simulator.run.wall_time import BADPUT, PARTS, RunTable, first_start_s
 from simulator.simulate import Outcomes, replicate, simulate
 from simulator.units import DAY, HOUR
@@ -296,6 +299,34 @@ class TestStragglers:
         assert run.straggler_s == pytest.approx(
             run.productive_s * ((1 + math.exp(-2.0)) / slowest - 1), rel=1e-3
         )
+
+    def test_a_step_that_waits_for_more_than_all_stragglers_is_not_faster_for_it(self) -> None:
+        no_excess = with_reliability(job_of(), straggler_log_mean=-20.0, straggler_log_deviation=0.0)
+        assert run_of(no_excess, plan_of(data=64)).straggler_s == 0.0
+
+    @pytest.mark.parametrize("limit", [None, "deadline", "budget"])
+    def test_the_least_slowdown_is_the_mean_or_the_median_where_a_quantile_is_limited(
+        self, limit: str | None
+    ) -> None:
+        limits = Limits(deadline_days=9.0, budget_usd=1e9)
+        if limit is not None:
+            limits = limits.model_copy(update={f"{limit}_probability": 0.9})
+        job, plans = job_of().model_copy(update={"limits": limits}), table_of(plan_of(data=64))
+        median, mean = math.exp(-2.5), math.exp(-2.5 + 1.0 / 2)
+        excess = (least_slowdown(job, plans) - 1.0) / excess_share(job, plans)
+        assert excess == pytest.approx(mean if limit is None else median)
+
+    def test_episodes_of_a_run_are_as_many_as_its_length_brings(self) -> None:
+        # Of four times as many, the share of the run varies half as much.
+        episodes = Stragglers(episodes_per_node_day=1.0, episode_factor=1.3, episode_s=60.0)
+        deviations = []
+        for num_steps in (250_000, 1_000_000):
+            job = with_reliability(job_of(training(num_steps=num_steps)), stragglers=episodes)
+            plans = table_of(plan_of(data=64))
+            steps = simulate(job, plans).steps
+            drawn = draw_straggler_slowdowns(job, plans, steps, num_replications=4000, seed=1)
+            deviations.append(drawn.std())
+        assert deviations[0] == pytest.approx(2 * deviations[1], rel=0.1)  # about four standard errors
 
     def test_restarts_that_fail_have_the_mean_of_those_that_replays_draw(self) -> None:
         # Begun anew, a long restart may be a short one. Were all as long as their mean, they would take 4.4 % more here.
