@@ -23,7 +23,12 @@ from simulator.run.interruptions import (
     node_losses_within,
     sufficient_spare_nodes,
 )
-from simulator.run.stragglers import draw_straggler_slowdowns, excess_share, least_slowdown
+from simulator.run.stragglers import (
+    draw_straggler_slowdowns,
+    excess_share,
+    expected_straggler_slowdown,
+    least_slowdown,
+)
 from simulator.run.wall_time import BADPUT, PARTS, RunTable, first_start_s
 from simulator.simulate import Outcomes, replicate, simulate
 from simulator.units import DAY, HOUR
@@ -327,6 +332,19 @@ class TestStragglers:
             drawn = draw_straggler_slowdowns(job, plans, steps, num_replications=4000, seed=1)
             deviations.append(drawn.std())
         assert deviations[0] == pytest.approx(2 * deviations[1], rel=0.1)  # about four standard errors
+
+    def test_a_slow_host_slows_as_many_ranks_as_the_nodes_of_its_own_offer_have(self) -> None:
+        hosts = with_reliability(
+            job_of(), stragglers=Stragglers(slow_host_fraction=0.01, slow_host_factor=1.5)
+        )
+        (eight,) = hosts.offers
+        four = eight.model_copy(update={"node": eight.node.model_copy(update={"num_accelerators": 4})})
+        both, alone = (hosts.model_copy(update={"offers": offers}) for offers in ((eight, four), (four,)))
+        first, second = (table_of(plan_of(data=8).model_copy(update={"offer": offer})) for offer in range(2))
+        steps = simulate(alone, first).steps
+        expected = expected_straggler_slowdown(alone, first, steps)
+        assert expected_straggler_slowdown(both, second, steps) == expected
+        assert expected_straggler_slowdown(both, first, steps) < expected, "one node may be slow, not two"
 
     def test_restarts_that_fail_have_the_mean_of_those_that_replays_draw(self) -> None:
         # Begun anew, a long restart may be a short one. Were all as long as their mean, they would take 4.4 % more here.
