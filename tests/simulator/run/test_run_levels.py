@@ -474,6 +474,21 @@ class TestSpares:
         )  # fmt: skip
         assert short[0].replacement_wait_s == pytest.approx(520.0 * short[0].num_failures)
 
+    def test_without_spares_a_queue_that_is_faster_than_one_ends_every_wait(self) -> None:
+        runs, ledger = play(
+            kind_share=NODE_FAULTS, kind_nodes=NODE_FAULTS, num_spares=0, repair_s=1e9, spare_wait_s=700.0,
+            queue_wait_s=100.0,
+        )  # fmt: skip
+        assert runs.replacement_wait_s == pytest.approx(100.0 * runs.num_failures)
+        assert_near(runs, ledger, share=1e-6)
+
+    def test_without_spares_the_first_fault_of_a_short_run_waits_as_long_as_any(self) -> None:
+        ledger = play(
+            kind_share=NODE_FAULTS, kind_nodes=NODE_FAULTS, num_spares=0, repair_s=500.0, spare_wait_s=20.0,
+            queue_wait_s=7200.0, work_s=100.0, mtbf_s=1000.0,
+        )[1]  # fmt: skip
+        assert ledger.replacement_wait_s == pytest.approx(520.0 * ledger.num_failures)
+
     @pytest.mark.parametrize("num_spares", [2, 5, 9])
     def test_the_share_of_faults_without_a_spare_is_poissons(self, num_spares: int) -> None:
         # Restarts are short, so that faults are Poisson: five nodes are in repair on average.
