@@ -483,9 +483,10 @@ class TestSpares:
         assert_near(runs, ledger, share=1e-6)
 
     def test_without_spares_the_first_fault_of_a_short_run_waits_as_long_as_any(self) -> None:
+        # Faults so far apart that the pool is not played.
         ledger = play(
             kind_share=NODE_FAULTS, kind_nodes=NODE_FAULTS, num_spares=0, repair_s=500.0, spare_wait_s=20.0,
-            queue_wait_s=7200.0, work_s=100.0, mtbf_s=1000.0,
+            queue_wait_s=7200.0, work_s=100.0, mtbf_s=1e5,
         )[1]  # fmt: skip
         assert ledger.replacement_wait_s == pytest.approx(520.0 * ledger.num_failures)
 
