@@ -53,7 +53,7 @@ class Reduction:
         """Returns the reduction of evaluated designs under the objectives of a job."""
         feasible = np.flatnonzero(evaluation.is_feasible)
         values = evaluation.objectives(job)[feasible]
-        rows = feasible[front_rows(values)] if len(feasible) else feasible
+        rows = feasible[front_rows(values)]
         excess = evaluation.excess.columns()
         return cls(
             front=evaluation.take(rows),
