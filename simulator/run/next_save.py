@@ -62,15 +62,18 @@ class NextSave(Table):
 
     weight: Floats
     """A or C: the probability of that."""
+    missed: Floats
+    """1 - A or 1 - C, to full precision where it is small."""
     work_s: Floats
     """Mean of W."""
     variance_s2: Floats
     """Variance of W."""
 
     @classmethod
-    def of(cls, weight: Floats, work_s: Floats, square_s2: Floats) -> Self:
+    def of(cls, weight: Floats, missed: Floats, work_s: Floats, square_s2: Floats) -> Self:
         """Returns a save with these means of the work and of its square."""
-        return cls(weight=weight, work_s=work_s, variance_s2=np.maximum(0.0, square_s2 - work_s**2))
+        variance_s2 = np.maximum(0.0, square_s2 - work_s**2)
+        return cls(weight=weight, missed=missed, work_s=work_s, variance_s2=variance_s2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +104,17 @@ class NextSaves(TableGroup):
         later_work_s2 = (
             at_once * gain_s**2 + kept * (kept_s2 + 2.0 * first_work_s * kept_s) + ended * first_work_s2
         )
+        missed = rates.durable * restarted / per_s  # in an up-time that ends before its commit
         return cls(
-            first=NextSave.of(restarted * np.exp(-first), first_work_s, first_work_s2),
-            later=NextSave.of(reached * np.exp(-first), later_work_s / reached, later_work_s2 / reached),
+            first=NextSave.of(
+                restarted * np.exp(-first), missed * -np.expm1(-first), first_work_s, first_work_s2
+            ),
+            later=NextSave.of(
+                reached * np.exp(-first),
+                missed * -np.expm1(-later),
+                later_work_s / reached,
+                later_work_s2 / reached,
+            ),
         )
 
 

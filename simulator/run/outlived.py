@@ -93,8 +93,8 @@ def _per_work(
     ends_per_s = rates.ends.durable
     late = np.exp(-ends_per_s * (runs.durable_commit_s - runs.commit_s))
     first, later = saves.first, saves.later
-    whole = later.weight**num_apart
-    work_s = first.work_s + (num_apart - 1.0 + num_apart * whole / (1.0 - whole)) * later.work_s
+    whole, partly = later.weight**num_apart, -np.expm1(num_apart * np.log1p(-later.missed))
+    work_s = first.work_s + (num_apart - 1.0 + num_apart * whole / partly) * later.work_s
     durable_s = first.weight * later.weight ** (num_apart - 1.0) * late * work_s
     return 1.0 / (rates.saved / ends_per_s / inner_per_work + rates.durable * durable_s)
 

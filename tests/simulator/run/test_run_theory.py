@@ -347,7 +347,6 @@ class TestX12Ledger:
         share = expected_goodput(**row)
         assert ((share >= 0.0) & (share <= 1.0 + 1e-12)).all()
 
-    @pytest.mark.short(1)
     @pytest.mark.parametrize("factor", [2.0**-9, 2.0**9])
     def test_no_expectation_depends_on_the_unit_of_time(self, factor: float) -> None:
         row = random_runs(1000, seed=3)
