@@ -2,8 +2,8 @@
 
 Where the replicas are in several link domains, these links are network cards. Where several of them are in one domain, they are
 the scale-up links, too, on which all collectives of passes are. In a mesh only keys and values that go round meet them, on one
-link of each rank. If all replicas are in one domain, their traffic is on that link all the time; if not, for a
-share b of it, as shards of ZeRO are (`simulator.step.beside_shards`):
+link of each rank. If all replicas are in one domain, their traffic is there all the time; if not, for a share b of its time, as
+shards of ZeRO are (`simulator.step.beside_shards`):
 
     w  = max(w (cards), b w (scale-up) - (1 - b) y)        y as long as that traffic takes alone
     w' = w' (cards) + b w' (scale-up)
