@@ -2,8 +2,8 @@
 
 Where the replicas are in several link domains, these links are network cards. Where several of them are in one domain, they are
 the scale-up links, too, on which all collectives of passes are. In a mesh only keys and values that go round meet them, on one
-link of each rank. If all replicas are in one domain, their traffic is there all the time; if not, for a share b of its time, as
-shards of ZeRO are (`simulator.step.beside_shards`):
+link of each rank. Traffic that is on no card is there all the time, other traffic for a share b of its time, as shards of ZeRO
+are (`simulator.step.beside_shards`):
 
     w  = max(w (cards), b w (scale-up) - (1 - b) y)        y as long as that traffic takes alone
     w' = w' (cards) + b w' (scale-up)
@@ -178,16 +178,14 @@ def beside_replicas(
 
 
 def _scale_up_shares(rank: Rank, parts: ModelParts, once_s: Directions) -> Directions:
-    """Returns the shares of these times for which that traffic is on scale-up links, b, `(n, C)` a way; 1 in one domain."""
-    is_near, trained = ~replicas_leave_domain(rank)[:, None], parts.weights.trained
-    gathers_s, reductions_s = (
-        parts.weighted(busy_s(rank, trained)[1].T) for busy_s in (gathers_busy_s, reductions_busy_s)
-    )
-    least_s = np.finfo(np.float64).tiny
-    return (
-        np.where(is_near, 1.0, np.minimum(1.0, gathers_s / np.maximum(once_s[0], least_s))),
-        np.where(is_near, 1.0, np.minimum(1.0, reductions_s / np.maximum(once_s[1], least_s))),
-    )
+    """Returns the shares of these times for which the traffic is on scale-up links, b, `(n, C)` a way."""
+    is_far, trained = replicas_leave_domain(rank)[:, None], parts.weights.trained
+    shares = []
+    for busy_s, whole_s in zip((gathers_busy_s, reductions_busy_s), once_s, strict=True):
+        cards_s, scale_up_s = (parts.weighted(part_s.T) for part_s in busy_s(rank, trained))
+        share = np.minimum(1.0, scale_up_s / np.maximum(whole_s, np.finfo(np.float64).tiny))
+        shares.append(np.where(is_far | (cards_s > 0.0), share, 1.0))
+    return shares[0], shares[1]
 
 
 def replicas_share_scale_up(rank: Rank) -> Booleans:

@@ -14,7 +14,7 @@ from simulator.domain.offer import Offer
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.recompute_modules import CORE, Parts
 from simulator.domain.workload import Workload
-from tests.simulator.builders import plan_of, rented
+from tests.simulator.builders import plan_of, rented, training
 from tests.simulator.domain.test_workload_choices import outcome, workloads
 
 ROUNDING = 1e-9
@@ -93,10 +93,23 @@ def improved(offer: Offer, name: str, factor: float) -> Offer:
 def test_more_of_any_rate_never_makes_a_step_longer(
     name: str, workload: Workload, plan: Plan, has_fast_links: bool, is_overlapped: bool, factor: float
 ) -> None:
+    if name == "link_domain_size" and plan.zero_stage < 3:
+        # More of what is exchanged once per step is then on the scale-up links beside passes (`docs/model.md`, Network).
+        is_overlapped = False
     chosen = workload.model_copy(update={"overlaps_gradient_sync": is_overlapped})
     offer = with_rate_of_chip(rented(), "scale_up_bytes_per_s", 2.0) if has_fast_links else rented()
     slow, fast = (
         outcome(chosen, plan, one).steps.step_time_s[0] for one in (offer, improved(offer, name, factor))
+    )
+    assert fast <= slow * (1.0 + ROUNDING)
+
+
+def test_a_wide_group_that_keeps_its_way_over_cards_is_on_scale_up_links_as_in_a_smaller_domain() -> None:
+    # Sixteen replicas, of which pairs pass keys and values round.
+    workload, plan = training(sequence_length=32_768, global_batch_size=64), plan_of(context=2, data=8)
+    slow, fast = (
+        outcome(workload, plan, one).steps.step_time_s[0]
+        for one in (rented(), improved(rented(), "link_domain_size", 2))
     )
     assert fast <= slow * (1.0 + ROUNDING)
 
