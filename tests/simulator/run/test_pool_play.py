@@ -165,6 +165,12 @@ def test_where_no_node_comes_back_every_failure_waits_for_the_queue() -> None:
     assert waits_s(runs)[0] == pytest.approx([0.0, DAY, 0.0, 0.0])
 
 
+def test_failures_that_a_replica_outlasts_shorten_no_wait_of_the_others() -> None:
+    row = runs_of(kind_share=NODE_FAULTS, kind_fast_survival=[1.0, 0.5, 1.0, 1.0], repair_s=1e9)
+    runs = Runs.of(row | {"work_s": 1e6, "live_lag_s": 5.0, "reduced_capacity_s": 30.0})
+    assert played_wait_s(runs, runs.work_s, np.zeros((1, 4)))[0] == pytest.approx([0.0, DAY, 0.0, 0.0])
+
+
 def test_kinds_that_never_strike_keep_what_was_expected() -> None:
     runs = Runs.of(runs_of(work_s=1e7, kind_share=NODE_FAULTS))
     found = played_wait_s(runs, runs.work_s, np.full((1, 4), 7.0))[0]

@@ -22,6 +22,7 @@ from simulator.machine.rank import Rank
 from simulator.order_statistics import drawn_maximum, expected_maximum, lognormal_factor
 from simulator.step.step import StepTable, simulate_step, step_parts
 from simulator.stragglers.noise import draw_micro_batches, sequence_quantiles
+from simulator.stragglers.pipeline import MicroBatchNoise
 from simulator.stragglers.slowdown import (
     StragglerDesigns,
     draw_slowdowns,
@@ -250,6 +251,20 @@ def test_stages_do_not_wait_for_uneven_micro_batches_where_a_slow_host_holds_the
     both = host.model_copy(update={"micro_batch_log_deviation": 0.02})
     design = design_of(ranks=8, stages=4, micro_batches=16)
     assert slowdown(both, design) == pytest.approx(slowdown(host, design), rel=1e-9)
+
+
+def test_what_waiting_adds_to_the_slowest_replica_shrinks_with_the_fourth_root_of_waiting() -> None:
+    gaps, one = np.array([0.0, 0.01, 0.03, 0.1]), np.ones(4)
+    noise = MicroBatchNoise(
+        num_micro_batches=np.full(4, 16),
+        of_last=0.0 * one,
+        of_others=0.05 * one,
+        wait=0.7 * one,
+        slowest=np.tile([1.5, 2.0, 2.5, 3.0], (4, 1)),
+        slowest_alone=np.zeros((4, 4)),
+    )
+    waiting, added = noise.waiting(gaps), noise.slowest_replica(np.full(4, 64), gaps)
+    assert (added / added[0]) ** 4 == pytest.approx(waiting / waiting[0])
 
 
 def test_slow_ranks_hide_in_stages_that_are_faster_by_more() -> None:
