@@ -490,6 +490,25 @@ class TestSpares:
         )[1]  # fmt: skip
         assert ledger.replacement_wait_s == pytest.approx(520.0 * ledger.num_failures)
 
+    @pytest.mark.parametrize(
+        ("loads", "survival"),
+        [({"fast_load_s": 200.0}, 1.0), ({"fast_load_s": 50.0, "durable_load_s": 200.0}, 0.0)],
+    )
+    def test_nodes_come_back_during_loads_as_during_restarts(
+        self, loads: dict[str, float], survival: float
+    ) -> None:
+        loading, restarting = (
+            expected_ledger(
+                **columns(
+                    work_s=1e6, mtbf_s=1000.0, interval_s=10.0, stall_s=0.0, commit_s=0.0, kind_share=NODE_FAULTS,
+                    kind_nodes=NODE_FAULTS, kind_fast_survival=[survival] * 4, num_spares=5, repair_s=5000.0,
+                    queue_wait_s=1.0, **back,
+                )
+            )
+            for back in ({"restart_s": 300.0, **loads}, {"restart_s": 500.0})
+        )  # fmt: skip
+        assert loading.replacement_wait_s == pytest.approx(restarting.replacement_wait_s)
+
     @pytest.mark.parametrize("num_spares", [2, 5, 9])
     def test_the_share_of_faults_without_a_spare_is_poissons(self, num_spares: int) -> None:
         # Restarts are short, so that faults are Poisson: five nodes are in repair on average.
