@@ -87,8 +87,8 @@ class _Shards:
         reductions = reductions_of_step(rank)[0] * workload.overlaps_gradient_sync
         cards, scale_up = (
             (
-                _share(gathers * gather_s, traffic_s[0]),
-                _share(gathers_back * gather_s + reductions * reduction_s, traffic_s[1]),
+                busy_share(gathers * gather_s, traffic_s[0]).T,
+                busy_share(gathers_back * gather_s + reductions * reduction_s, traffic_s[1]).T,
             )
             for gather_s, reduction_s in zip(gathers_s, reductions_s, strict=True)
         )
@@ -117,9 +117,9 @@ def _busy_s(rank: Rank, num_bytes: tuple[Floats, ...]) -> Directions:
     return shared_s[0] + routed_s[0], shared_s[1] + routed_s[1]
 
 
-def _share(busy_s: Floats, whole_s: Floats) -> Floats:
-    """Returns the part of times `(n, k)`, `(k, n)`; 0 where there is none."""
-    return np.asarray(np.minimum(1.0, busy_s / np.maximum(whole_s, np.finfo(np.float64).tiny)).T)
+def busy_share(busy_s: Floats, whole_s: Floats) -> Floats:
+    """Returns the part of times for which a link is busy; 0 where there is none."""
+    return np.asarray(np.minimum(1.0, busy_s / np.maximum(whole_s, np.finfo(np.float64).tiny)))
 
 
 def scale_up_collectives(rank: Rank, parts: ModelParts, cards: OnLink, is_shared: Booleans) -> OnLink:

@@ -21,7 +21,12 @@ import numpy as np
 from simulator.domain.plan import splits_backward
 from simulator.layout.expert_ranks import expert_ranks, expert_replicas
 from simulator.machine.rank import Rank, members_in_domain
-from simulator.step.beside_shards import gathers_busy_s, reductions_busy_s, scale_up_collectives
+from simulator.step.beside_shards import (
+    busy_share,
+    gathers_busy_s,
+    reductions_busy_s,
+    scale_up_collectives,
+)
 from simulator.step.card_time import (
     beside_own_traffic_s,
     has_collectives,
@@ -114,38 +119,20 @@ class OwnTraffic:
         """Returns the collectives of parts on one kind of link."""
         return cls(carried_s=parts.both_ways(on_link.carried_s), waited_s=parts.both_ways(on_link.waited_s))
 
-    def take(self, rows: Integers) -> Self:
-        """Returns those of the chosen designs."""
-        return type(self)(
-            carried_s=_rows_of(self.carried_s, rows),
-            waited_s=_rows_of(self.waited_s, rows),
-        )
-
-    def put(self, rows: Integers, others: Self) -> None:
-        """Replaces those of some designs, in place."""
-        for ways, other_ways in ((self.carried_s, others.carried_s), (self.waited_s, others.waited_s)):
-            for table, values in zip(ways, other_ways, strict=True):
-                table[rows] = values
-
-    def with_scale_up(self, scale_up: Self, shares: Directions, once_s: Directions) -> Self:
-        """Returns these on cards together with others on scale-up links.
+    def add_scale_up(self, rows: Integers, scale_up: Self, shares: Directions, once_s: Directions) -> None:
+        """Adds to those on cards, for some designs, others on scale-up links.
 
         Args:
-            scale_up: the others.
-            shares: the shares of its time for which the traffic of the replicas is on scale-up links, b, `(n, C)` a way.
+            rows: the m designs.
+            scale_up: the others, `(m, C)` a way.
+            shares: the shares of its time for which the traffic of the replicas is on scale-up links, b, likewise.
             once_s: that time, of which the rest can be spared there.
         """
-        carried_s = [
-            np.maximum(cards_s, share * scale_up_s - (1.0 - share) * traffic_s)
-            for cards_s, scale_up_s, share, traffic_s in zip(
-                self.carried_s, scale_up.carried_s, shares, once_s, strict=True
-            )
-        ]
-        waited_s = [
-            cards_s + share * scale_up_s
-            for cards_s, scale_up_s, share in zip(self.waited_s, scale_up.waited_s, shares, strict=True)
-        ]
-        return type(self)(carried_s=(carried_s[0], carried_s[1]), waited_s=(waited_s[0], waited_s[1]))
+        for way in range(2):
+            carried_s, waited_s, share = self.carried_s[way], self.waited_s[way], shares[way]
+            beside_s = share * scale_up.carried_s[way] - (1.0 - share) * once_s[way]
+            carried_s[rows] = np.maximum(carried_s[rows], beside_s)
+            waited_s[rows] += share * scale_up.waited_s[way]
 
 
 def beside_replicas(
@@ -170,10 +157,8 @@ def beside_replicas(
     near, parts_near = rank.take(rows), parts.take(rows)
     on_scale_up = scale_up_collectives(near, parts_near, cards.take(rows), np.ones(len(rows), dtype=np.bool_))
     ways_s = once_s[1][rows], once_s[0][rows]  # weights beside forward passes, gradients beside backward ones
-    both = own.take(rows).with_scale_up(
-        OwnTraffic.of(parts_near, on_scale_up), _scale_up_shares(near, parts_near, ways_s), ways_s
-    )
-    own.put(rows, both)
+    shares = _scale_up_shares(near, parts_near, ways_s)
+    own.add_scale_up(rows, OwnTraffic.of(parts_near, on_scale_up), shares, ways_s)
     return own
 
 
@@ -183,20 +168,15 @@ def _scale_up_shares(rank: Rank, parts: ModelParts, once_s: Directions) -> Direc
     shares = []
     for busy_s, whole_s in zip((gathers_busy_s, reductions_busy_s), once_s, strict=True):
         cards_s, scale_up_s = (parts.weighted(part_s.T) for part_s in busy_s(rank, trained))
-        share = np.minimum(1.0, scale_up_s / np.maximum(whole_s, np.finfo(np.float64).tiny))
-        shares.append(np.where(is_far | (cards_s > 0.0), share, 1.0))
+        shares.append(np.where(is_far | (cards_s > 0.0), busy_share(scale_up_s, whole_s), 1.0))
     return shares[0], shares[1]
 
 
 def replicas_share_scale_up(rank: Rank) -> Booleans:
     """Returns which designs have several replicas, all in one link domain that is no mesh, `(n,)`."""
-    return np.asarray(_are_near(rank) & (rank.links.unlinked_members == 0.0))
-
-
-def _are_near(rank: Rank) -> Booleans:
-    """Whether several replicas are all in one link domain."""
     plans = rank.plans
-    return (plans.data_parallel * plans.context_parallel > 1) & ~replicas_leave_domain(rank)
+    are_near = (plans.data_parallel * plans.context_parallel > 1) & ~replicas_leave_domain(rank)
+    return np.asarray(are_near & (rank.links.unlinked_members == 0.0))
 
 
 def _meet_in_domain(rank: Rank) -> Booleans:
@@ -210,10 +190,6 @@ def _meet_in_domain(rank: Rank) -> Booleans:
 
 
 def _has_traffic_of_its_own(rank: Rank, once_s: Directions) -> Booleans:
-    """Whether anything travels once per step but copies of hybrid sharding, which meet shards (`ReplicaStreams.shards_s`)."""
+    """Whether anything travels once per step that meets no shards instead, as in hybrid sharding from ZeRO-2 on."""
     is_any = (once_s[0] + once_s[1]).any(axis=1)
     return np.asarray(is_any & ((rank.plans.zero_stage < FIRST_BY_PARTS) | (rank.plans.shard_ranks == 0)))
-
-
-def _rows_of(ways: Directions, rows: Integers) -> Directions:
-    return ways[0][rows], ways[1][rows]

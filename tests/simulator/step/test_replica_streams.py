@@ -19,7 +19,10 @@ from tests.simulator.builders import job_of, plan_of, rented, table_of, training
 
 def own(carried_s: float, waited_s: float) -> OwnTraffic:
     one = np.ones((1, 1))
-    return OwnTraffic(carried_s=(carried_s * one,) * 2, waited_s=(waited_s * one,) * 2)
+    return OwnTraffic(
+        carried_s=(carried_s * one, carried_s * one),
+        waited_s=(waited_s * one, waited_s * one),
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,7 +38,8 @@ def test_the_link_that_holds_traffic_up_for_longer_counts(
     share: float, traffic_s: float, held_s: float
 ) -> None:
     one = np.ones((1, 1))
-    found = own(2.0, 1.0).with_scale_up(own(8.0, 6.0), (share * one,) * 2, (traffic_s * one,) * 2)
+    found = own(2.0, 1.0)
+    found.add_scale_up(np.array([0]), own(8.0, 6.0), (share * one,) * 2, (traffic_s * one,) * 2)
     for way in range(2):
         assert found.carried_s[way] == pytest.approx(held_s)
         assert found.waited_s[way] == pytest.approx(1.0 + share * 6.0)
