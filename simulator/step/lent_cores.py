@@ -15,6 +15,11 @@ The last backwards of a micro-batch follow each other from chunk to chunk, each 
 first chunk is the last of them. Other chunks gather their weights while their stage waits for its first activation. Under
 zero-bubble schedules no stage waits for the weight gradients x of another one: v max shown(x, y), with v chunks on a stage.
 
+Traffic of interleaved stages that is beside N passes of another chunk (`simulator.step.next_chunks`) overlaps with them whole:
+
+    step        + sum of shown(N x, y) for gradients, a mean over stages, all of which lend at the same time
+                + sum of shown(N x, y) for weights of the first stage; others wait for their first activation meanwhile
+
 w' is what a pass waits for on links while the traffic is there, too (`simulator.step.replica_streams`). It is 0 next to weight
 gradients. In the term with w', y is how long the traffic takes alone; elsewhere it includes what the traffic itself waits
 (`simulator.step.card_time`), as the pipeline does for the piece that has no pass beside it and takes as long as alone.
@@ -31,10 +36,10 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.machine.rank import Rank
-from simulator.pipeline.groups import last_group_size
 from simulator.pipeline.schedule import PipelineColumns
 from simulator.row_sums import sum_columns
 from simulator.step.card_time import replicas_leave_domain
+from simulator.step.next_chunks import PassesBeside
 from simulator.table import Booleans, Floats, Integers
 from simulator.traffic.layer_collectives import CORE_SHARE, Directions
 
@@ -115,9 +120,10 @@ class _Beside:
             lent_s = np.maximum(0.0, lent_s - num_passes * self.copies_s)
         return np.asarray(lent_s)
 
-    def shown_s(self) -> Floats:
+    def shown_s(self, num_passes: Floats | Integers | float = 1.0) -> Floats:
         """Returns the part of it that shows where the stage waits for the traffic anyway."""
-        shown_s = self.lent_s() - self.beside * np.maximum(0.0, self.traffic_s - self.pass_s)
+        waits_s = np.maximum(0.0, self.traffic_s - num_passes * self.pass_s)
+        shown_s = self.lent_s(num_passes) - self.beside * waits_s
         if self.alone_s is not None:
             shown_s -= (1.0 - self.beside) * (self.traffic_s - self.alone_s)
         return np.asarray(np.maximum(0.0, shown_s))
@@ -125,6 +131,7 @@ class _Beside:
 
 def lent_to_replicas_s(
     pipeline: PipelineColumns,
+    beside: PassesBeside,
     is_split: Booleans,
     core_share: Floats,
     waits: LinkWaits | None = None,
@@ -134,6 +141,7 @@ def lent_to_replicas_s(
 
     Args:
         pipeline: what is played, and in how many pieces.
+        beside: passes of other chunks that traffic of interleaved stages overlaps with.
         is_split: whether weight gradients are computed later than the rest of a backward, `(n,)`.
         core_share: s, `(n,)`.
         waits: for links; `None`: no pass waits for one that the replicas use.
@@ -165,7 +173,8 @@ def lent_to_replicas_s(
         copies_s=backward_copies_s,
     )
     one_by_one_s = sum_columns(gradients.lent_s()[:, 1:]) + gradients.of_first().shown_s()[:, 0]
-    one_by_one_s += _beside_next_chunks_s(pipeline, num_buckets, gradients)
+    next_s = _of_next_chunks(gradients).shown_s(beside.reductions)
+    one_by_one_s += sum_columns(next_s) / np.asarray(pipeline["num_stages"])
     if is_split.any():
         later = replace(
             gradients,
@@ -176,21 +185,15 @@ def lent_to_replicas_s(
         )
         at_once_s = pipeline["num_chunks_per_stage"] * np.max(later.shown_s(), axis=1)
         one_by_one_s = np.where(is_split, at_once_s, one_by_one_s)
-    return np.asarray(weights.of_first().shown_s()[:, 0] + one_by_one_s)
+    is_of_first = np.arange(gradient_s.shape[1]) % np.asarray(pipeline["num_stages"])[:, None] == 0
+    weights_s = weights.of_first().shown_s()[:, 0]
+    weights_s += sum_columns(is_of_first * _of_next_chunks(weights).shown_s(beside.gathers))
+    return np.asarray(weights_s + one_by_one_s)
 
 
-def _beside_next_chunks_s(pipeline: PipelineColumns, num_buckets: Integers, gradients: _Beside) -> Floats:
-    """Returns what interleaved stages lend to the gradients of chunks that are reduced in one piece, `(n,)`.
-
-    These overlap with the last group of passes of the stage's next chunk, on all stages at the same time.
-    """
-    num_stages = np.asarray(pipeline["num_stages"])[:, None]
-    group = np.asarray(pipeline.get("group_size", 0))
-    group = np.where(group > 0, group, num_stages[:, 0])
-    num_beside = last_group_size(np.asarray(pipeline["num_micro_batches"]), group)[:, None]
-    is_beside = (num_buckets == 1) & (np.arange(num_buckets.shape[1]) >= num_stages)
-    lent_s = is_beside * replace(gradients, beside=np.ones(1)).lent_s(num_beside)
-    return np.asarray(sum_columns(lent_s) / num_stages[:, 0])
+def _of_next_chunks(beside: _Beside) -> _Beside:
+    """Returns the same traffic beside passes of another chunk of the stage, with which all of it overlaps."""
+    return replace(beside, beside=np.ones(1))
 
 
 def _of_chunks(num_buckets: npt.ArrayLike, gradient_s: Floats) -> Integers:

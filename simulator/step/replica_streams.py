@@ -8,7 +8,7 @@ are (`simulator.step.beside_shards`):
     w  = max(w (cards), b w (scale-up) - (1 - b) y)        y as long as that traffic takes alone
     w' = w' (cards) + b w' (scale-up)
 
-The other equations are in `simulator.step.card_time` and `simulator.step.lent_cores`.
+The other equations are in `simulator.step.card_time`, `simulator.step.next_chunks` and `simulator.step.lent_cores`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from simulator.step.gradient_buckets import FIRST_BY_PARTS, Buckets
 from simulator.step.lent_cores import LinkWaits
 from simulator.step.link_waits import OnLink
 from simulator.step.model_parts import ModelParts
+from simulator.step.next_chunks import PassesBeside, among_passes_s
 from simulator.table import Booleans, Floats, Integers
 from simulator.traffic.layer_collectives import Directions
 from simulator.traffic.stage_sends import send_card_s
@@ -51,6 +52,8 @@ class ReplicaStreams:
     passes_s: Directions
     """Forward and backward passes."""
     buckets: Buckets
+    beside: PassesBeside
+    """Passes of other chunks."""
     shards_s: Floats | None
     """Gathers and reductions behind backward passes on links that copies of hybrid sharding use, too; `None`: none."""
     covers_s: Floats
@@ -71,12 +74,14 @@ class ReplicaStreams:
             parameter_s = beside_own_traffic_s(
                 parameter_s, self.passes_s[0], forward_s, self.buckets.parameters
             )
+            parameter_s = among_passes_s(parameter_s, self.passes_s[0], forward_s, self.beside.gathers)
         if backward_s is not None:
             # Zero-bubble schedules reduce gradients beside products alone.
             backward_s = ~splits_backward(rank.plans)[:, None] * backward_s
             gradient_s = beside_own_traffic_s(
                 gradient_s, self.passes_s[1], backward_s, self.buckets.gradients
             )
+            gradient_s = among_passes_s(gradient_s, self.passes_s[1], backward_s, self.beside.reductions)
         return gradient_s, parameter_s
 
     def waits(self, waited_s: Directions | None) -> LinkWaits | None:

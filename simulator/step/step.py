@@ -34,6 +34,7 @@ from simulator.step.gradient_buckets import FIRST_BY_PARTS, Buckets, once_per_st
 from simulator.step.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.step.link_waits import OnLink, by_way, half_cards, on_link
 from simulator.step.model_parts import ExposedTimes, ModelParts
+from simulator.step.next_chunks import PassesBeside
 from simulator.step.offload import gradient_copies_s, host_update_s, part_copies_s
 from simulator.step.once_per_step import once_per_step_bytes
 from simulator.step.replica_streams import ReplicaStreams, beside_replicas, replicas_share_scale_up
@@ -169,10 +170,12 @@ class _Made:
         passes_s = *_added(layers_s, shown_s, copies_s), parts.weight_gradients(rank)
         once_s = once_per_step_s(rank, parts, weights, by_parts)
         buckets = Buckets.of(rank, parts, weights)
+        beside = PassesBeside.of(rank, buckets)
         streams = ReplicaStreams(
             once_s=once_s,
             passes_s=passes_s[:2],
             buckets=buckets,
+            beside=beside,
             shards_s=_shards_beside_copies_s(rank, parts, by_parts),
             covers_s=layers_s[1],
             shown_s=shown_s[1],
@@ -182,6 +185,7 @@ class _Made:
         pipeline = _columns(rank, parts, buckets, (streams_s, in_groups_s), passes_s, cards_s)
         lent_s = lent_to_replicas_s(
             pipeline,
+            beside,
             splits_backward(rank.plans),
             replicas_core_share(rank),
             streams.waits(own.waited_s if own else None),

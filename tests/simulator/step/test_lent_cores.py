@@ -13,6 +13,7 @@ from simulator.layout.chunks import split_layers
 from simulator.machine.rank import Rank
 from simulator.pipeline.schedule import PipelineColumns
 from simulator.step.lent_cores import LinkWaits, lent_to_replicas_s, replicas_core_share
+from simulator.step.next_chunks import PassesBeside
 from simulator.step.step import step_parts
 from simulator.traffic.layer_collectives import CORE_SHARE, Directions
 from tests.simulator.builders import job_of, plan_of, training
@@ -27,13 +28,20 @@ def lent_s(
     is_split: bool = False,
     k: int = 4,
     chunks_per_stage: int = 1,
+    num_beside: tuple[int, int] = (0, 0),
     waits: LinkWaits | None = None,
     copies_s: Directions | None = None,
 ) -> float:
-    """What chunks lend, whose forward takes 1 s and whose backward 2 s, 1 s of it for weights."""
+    """What chunks lend, whose forward takes 1 s and whose backward 2 s, 1 s of it for weights.
+
+    Traffic of later chunks of a stage is beside `num_beside` passes of another one, forward and backward.
+    """
     chunks = np.ones((1, len(gradient_s)))
+    num_stages = len(gradient_s) // chunks_per_stage
+    follows = np.arange(len(gradient_s))[None] >= num_stages
+    beside = PassesBeside(gathers=num_beside[0] * follows, reductions=num_beside[1] * follows)
     pipeline: PipelineColumns = {
-        "num_stages": [len(gradient_s) // chunks_per_stage],
+        "num_stages": [num_stages],
         "num_chunks_per_stage": [chunks_per_stage],
         "num_micro_batches": [8],
         "chunk_forward_s": chunks,
@@ -46,7 +54,7 @@ def lent_s(
         "num_overlap_buckets": [k],
     }
     share = np.array([CORE_SHARE])
-    return float(lent_to_replicas_s(pipeline, np.array([is_split]), share, waits, copies_s)[0])
+    return float(lent_to_replicas_s(pipeline, beside, np.array([is_split]), share, waits, copies_s)[0])
 
 
 def test_what_travels_beside_passes_takes_its_share_of_their_cores() -> None:
@@ -75,8 +83,22 @@ def test_stages_of_zero_bubbles_lend_once_for_each_of_their_chunks() -> None:
 
 def test_gradients_in_one_piece_take_cores_of_the_next_chunk_of_interleaved_stages_at_the_same_time() -> None:
     # Those of the third and the fourth chunk, on two stages; those of the first two have nothing beside them.
-    found_s = lent_s([9.0, 9.0, 0.8, 0.4], [0.0] * 4, k=1, chunks_per_stage=2)
+    found_s = lent_s([9.0, 9.0, 0.8, 0.4], [0.0] * 4, k=1, chunks_per_stage=2, num_beside=(0, 2))
     assert found_s == pytest.approx(CORE_SHARE * (0.8 + 0.4) / 2)
+
+
+def test_gradients_that_outlast_the_passes_beside_them_hide_what_these_lend() -> None:
+    # Two passes of 2 s each, 4 s of which lend; 4.3 s of gradients end 0.3 s after they would have.
+    found_s = lent_s([0.0, 0.0, 4.3, 0.4], [0.0] * 4, k=1, chunks_per_stage=2, num_beside=(0, 2))
+    assert found_s == pytest.approx((CORE_SHARE * 4.0 - 0.3 + CORE_SHARE * 0.4) / 2)
+    assert lent_s([0.0, 0.0, 9.0, 9.0], [0.0] * 4, k=1, chunks_per_stage=2, num_beside=(0, 2)) == 0.0
+
+
+def test_weights_of_later_chunks_take_cores_of_the_first_stage_of_interleaved_ones() -> None:
+    # The third chunk is on the first stage, which computes from the start; the second stage waits while its weights come.
+    found_s = lent_s([0.0] * 4, [0.0, 0.0, 0.8, 0.4], k=1, chunks_per_stage=2, num_beside=(2, 0))
+    assert found_s == pytest.approx(CORE_SHARE * 0.8)
+    assert lent_s([0.0] * 4, [0.0, 0.0, 4.0, 0.0], k=1, chunks_per_stage=2, num_beside=(2, 0)) == 0.0
 
 
 def waits(gradient_s: list[float], gather_s: list[float]) -> LinkWaits:
