@@ -72,6 +72,7 @@ unit in its name; fractions are 0..1; bytes, seconds, watts and dollars have no 
   `--set site.power_usage_effectiveness=1.1`, `--set limits.deadline_days=null`.
 - All problems of a file are reported at once, each with the path of its field; the exit code is 2.
 - Anchors, aliases and tags of YAML are refused, as are duplicate fields, unknown ones, and files above 1 MB.
+- Numbers other than 0 lie between 1e-30 and 1e30 in absolute value, where a field has no narrower range.
 - [Fields that need or exclude each other](#fields-that-need-or-exclude-each-other) are told, too. Fields that change nothing
   are named in the answer (*Notes*, `warnings`).
 - Limits that turn out too tight are no problem of the file: the study proves it and says what would help (exit code 3).

@@ -10,6 +10,7 @@ from typing import Self, TypeVar
 from pydantic import PrivateAttr, ValidationError
 
 from planner.input.arguments import path_given
+from planner.input.magnitude import out_of_reach
 from planner.input.plain import plain_copy
 from planner.input.problems import Findings, shown
 from planner.input.schema import model_at
@@ -119,6 +120,8 @@ def validated(
         value = kind.model_validate(fields)
     except ValidationError as error:
         findings.add_validation(error)
+    for location, number, rule in out_of_reach(value):
+        findings.add(location, number, rule)
     findings.raise_if_any(source)
     assert value is not None, "validation failed without a finding"
     return value

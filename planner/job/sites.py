@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from planner.input.magnitude import out_of_reach
 from planner.input.problems import Findings
 from planner.input.schema import Location, long_form
 from planner.job.short_forms import Fields, found, lengthen
@@ -61,12 +62,13 @@ def _meet_mean(site: Fields, field: str, here: Location, findings: Findings) -> 
     """Sets a site's flat figure to the mean of its profile; refuses a given one that differs, as it would have no effect."""
     mean_field, profile = MEAN_OF[field], site[field]
     per_hour = profile.get("per_hour") if isinstance(profile, dict) else getattr(profile, "per_hour", None)
-    if not per_hour or not all(isinstance(value, (int, float)) for value in per_hour):
+    if not isinstance(per_hour, (list, tuple)) or not per_hour:
         return
+    if not all(isinstance(value, (int, float)) and 0.0 <= value <= PLAUSIBLE[field] for value in per_hour):
+        return  # the error names the profile itself
     mean, given = math.fsum(per_hour) / len(per_hour), site.get(mean_field)
     if given is None:
-        if 0.0 <= mean <= PLAUSIBLE[field]:  # otherwise the error names the profile itself
-            site[mean_field] = mean
+        site[mean_field] = mean
     elif isinstance(given, (int, float)) and not math.isclose(given, mean, rel_tol=SAME_MEAN_FRACTION):
         rule = f"is replaced by {field}, whose mean is {mean:.4g}; leave one of the two out"
         findings.add((*here, mean_field), given, rule)
@@ -113,6 +115,9 @@ def _with_region(given: Fields, location: Location, findings: Findings) -> Field
 def _profile(value: object, unit: TraceUnit, location: Location, folder: Path, findings: Findings) -> object:
     """Returns the profile given by a path, a list of numbers, or a mean and its amplitudes."""
     match value:
+        case str() if "\0" in value:
+            findings.add(location, value, "must be a path, which has no null character")
+            return None
         case str():
             return _found_profile(lambda: read_trace(folder / value, unit), value, location, findings)
         case list():
@@ -135,7 +140,11 @@ def _are_numbers(swings: Fields, location: Location, findings: Findings) -> bool
     }
     for name, value in wrong.items():
         findings.add((*location, name), value, "must be a number, as all of mean and its swings are")
-    return not wrong
+    right = {name: value for name, value in swings.items() if name not in wrong}
+    far = list(out_of_reach(right, location))
+    for place, value, rule in far:
+        findings.add(place, value, rule)
+    return not wrong and not far
 
 
 def _found_profile(

@@ -91,7 +91,7 @@ def _written_rows(path: Path) -> Sequence[tuple[int, Sequence[str]]]:
             raise refusal(path, "is larger than 10 MB")
         reader = csv.reader(path.read_text(encoding="utf-8-sig").splitlines())
         rows = [(reader.line_num, cells) for cells in reader if cells]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:  # ValueError: no UTF-8, or a null character in the name
         reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
         rule = f"cannot be read: {getattr(error, 'strerror', None) or reason}"
         raise refusal(path, rule) from error

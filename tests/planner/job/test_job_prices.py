@@ -55,6 +55,15 @@ class TestJobFile:
             ({"mean": 0.1, "daily_amplitude": 0.2}, r"site\.grid_profile.*together not exceed the mean"),
             ([0.1, -0.2], r"site\.grid_profile\.per_hour\[1\] = -0\.2: must be at least 0"),
             ([], r"site\.grid_profile\.per_hour = \[\]: needs 1 or more entries"),
+            ({"per_hour": 5}, r"site\.grid_profile\.per_hour = 5: must be a list"),
+            ([1e308] * 24, r"grid_profile\.per_hour\[0\] = 1e\+308 must be at most 2 kg/kWh"),
+            ([-1e308] * 24, r"site\.grid_profile\.per_hour\[0\] = -1e\+308: must be at least 0"),
+            ({"mean": 400}, r"grid_profile\.per_hour\[0\] = 400 must be at most 2 kg/kWh"),
+            (
+                {"mean": 1e308, "daily_amplitude": 1e308},
+                r"site\.grid_profile\.mean = 1e\+308: must be at most 1e\+30",
+            ),
+            ("gr\0id.csv", r"site\.grid_profile = .*: must be a path, which has no null character"),
         ],
     )
     def test_broken_profiles_say_where(self, profile: object, message: str) -> None:
