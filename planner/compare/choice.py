@@ -55,8 +55,10 @@ def choices_of(first: Side, other: Side) -> tuple[list[Cause], list[str]]:
         _cause(difference, first.job, other.job, own, design)
         for difference, design in zip(found, chosen, strict=True)
     ]
-    told = f"different design: chosen among the {human.count(len(known))} designs of both answers with one input changed"
-    notes = [*_differs(first, own), *_differs(other, theirs), told]
+    notes = [*_differs(first, own), *_differs(other, theirs)]
+    if any(design != own for design in (theirs, *chosen)):
+        among = human.counted(len(known), "design")
+        notes.append(f"different design: chosen among the {among} of both answers with one input changed")
     if theirs not in (None, own, *chosen):
         notes += _needed_together(first.job, other.job, known, theirs)
     return causes, notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from rich.padding import Padding
@@ -129,14 +130,35 @@ def step_rows(found: Comparison) -> list[tuple[str, ...]]:
     steps = next(row.values for row in found.metrics if row.metric == "step_time_s")
     if len(set(steps)) == 1:
         return []
+    degrees = _degrees(found)
     return [
-        (part_words(row.metric.removeprefix(STEP_PARTS)), *_figures(row))
+        (part_words(row.metric.removeprefix(STEP_PARTS), degrees), *_figures(row))
         for row in found.metrics
         if row.metric.startswith(STEP_PARTS)
         and any(
             (part or 0.0) > LEAST_PART_FRACTION * (step or 0.0)
             for part, step in zip(row.values, steps, strict=True)
         )
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Degrees:
+    """The degrees of a side's design, as its decisions have them."""
+
+    tensor_parallel: int
+    context_parallel: int
+    pipeline_parallel: int
+
+
+def _degrees(found: Comparison) -> list[_Degrees]:
+    """The degrees of every side; 1 where it has no design, and so no parts either."""
+    values = {row.decision: row.values for row in found.decisions}
+    names = [field.name for field in fields(_Degrees)]
+    sides = zip(*(values[name] for name in names), strict=True)
+    return [
+        _Degrees(**{name: int(degree or 1) for name, degree in zip(names, side, strict=True)})
+        for side in sides
     ]
 
 

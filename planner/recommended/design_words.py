@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from planner.recommended.recommendation import Design, Recommendation, Spread, Uncertainty
 from planner.text import human
@@ -210,12 +211,28 @@ def _breakdown(
     return Breakdown(title=title, parts=tuple((name, unit(value), value / whole) for name, value in shown))
 
 
-def part_words(name: str, plans: Sequence[Plan] = ()) -> str:
+class Degrees(Protocol):
+    """The degrees of a plan that decide what parts of its step are called; a `Plan` has them."""
+
+    @property
+    def tensor_parallel(self) -> int:
+        """Ranks that share each layer."""
+
+    @property
+    def context_parallel(self) -> int:
+        """Ranks that share each sequence."""
+
+    @property
+    def pipeline_parallel(self) -> int:
+        """Pipeline stages."""
+
+
+def part_words(name: str, plans: Sequence[Degrees] = ()) -> str:
     """Returns the name of a part for readers: `repeating lost work` for `lost_work_s`.
 
     Args:
         name: field of the part.
-        plans: plans of the designs, if it is a part of their steps.
+        plans: plans of the designs, or their degrees, if it is a part of their steps.
     """
     if name == "tensor_comm_s":
         return f"{' and '.join(ranks_within_layers(plans))} parallelism"
@@ -224,7 +241,7 @@ def part_words(name: str, plans: Sequence[Plan] = ()) -> str:
     return _PART_WORDS.get(name) or human.words(name)
 
 
-def ranks_within_layers(plans: Sequence[Plan]) -> tuple[str, ...]:
+def ranks_within_layers(plans: Sequence[Degrees]) -> tuple[str, ...]:
     """Returns which ranks of the plans `tensor_comm_s` covers: `tensor`, `context`, or both."""
     has_context = any(plan.context_parallel > 1 for plan in plans)
     has_tensor = any(plan.tensor_parallel > 1 for plan in plans)

@@ -160,6 +160,26 @@ def test_layouts_are_compared_by_the_parts_of_their_steps() -> None:
     assert step_rows(alike) == []
 
 
+@pytest.mark.parametrize(
+    ("plans", "name"),
+    [
+        (({"cp": 2, "dp": 16}, {"cp": 4, "dp": 8}), "context parallelism"),
+        (({"tp": 2, "dp": 16}, {"cp": 2, "dp": 16}), "tensor and context parallelism"),
+        (({"tp": 2, "dp": 16}, {"dp": 32}), "tensor parallelism"),
+    ],
+)
+def test_traffic_within_layers_is_named_after_the_degrees_of_all_sides(
+    plans: tuple[dict[str, object], dict[str, object]], name: str
+) -> None:
+    sides = [side(job_with(), {"tp": 1, "recompute": "full", "zero": 3, **plan}) for plan in plans]
+    found = [
+        row[0]
+        for row in step_rows(compare(sides))
+        if row[0].endswith(("tensor parallelism", "context parallelism"))
+    ]
+    assert found == [name]
+
+
 def test_an_offer_that_only_one_side_has_is_an_input_and_part_of_the_design() -> None:
     found = compare([side(job_with(H100_RENTED)), side(job_with(A100_RENTED))])
     rows = {row.input: row.values for row in found.inputs}
