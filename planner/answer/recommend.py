@@ -120,8 +120,9 @@ def recommend(
         if tracking:
             tracker = stack.enter_context(_tracked(job, seed, tracking_uri, experiment, progress))
             parts = DesignParts(scratch / PARTS)
-        if folder is not None:
-            log = stack.enter_context(DesignLog(folder / DESIGN_TABLE))
+        table = folder or (scratch if tracking and with_report else None)
+        if table is not None:
+            log = stack.enter_context(DesignLog(table / DESIGN_TABLE))
         recording = Recording(job, Archive(job), log, tracker, parts)
         answer = search_and_answer(
             job, seed, recording, Simulation(job), now=clock(), progress=progress, should_stop=should_stop

@@ -61,6 +61,16 @@ def test_mlflow_holds_the_same_figures_as_page_and_json(tmp_path: Path, uri: str
     assert json.loads(written.record())["answer"] == json.loads(answer.model_dump_json())
 
 
+@pytest.mark.usefixtures("pictures_drawn_once")
+@pytest.mark.parametrize("with_report", [True, False])
+def test_mlflow_holds_page_and_pictures_of_an_answer_that_has_no_folder(uri: str, with_report: bool) -> None:
+    answer = recommend(job(), seed=1, tracking_uri=uri, with_report=with_report)
+    client = MlflowClient(tracking_uri=uri)
+    files = {file.path for file in client.list_artifacts(answer.mlflow_run_id)}
+    always = {"designs", "front.csv", "job.json", "recommendation.json"}
+    assert files == (always | {"figures", "report.html"} if with_report else always)
+
+
 @pytest.mark.long
 def test_mlflow_shows_the_front_of_the_answer_where_other_designs_nearly_equal_it(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
