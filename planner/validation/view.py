@@ -42,7 +42,8 @@ def show(report: Report, entries: Sequence[Entry], console: Console, *, source: 
     """Prints the tables of a validation, and every row of a small file."""
     console.print(f"Simulated and measured steps: {source}", style="bold")
     console.print(
-        f"{report.num_rows:,} rows, {report.num_modelled:,} of them modelled, {report.num_scored:,} with a measured step time"
+        f"{counted(report.num_rows, 'row')}, {report.num_modelled:,} of them modelled, "
+        f"{report.num_scored:,} with a measured step time"
     )
     if not report.num_scored:
         console.print("Nothing to score: no modelled row has step_time_s or tokens_per_s_per_gpu.")
@@ -99,7 +100,8 @@ def _columns_text(unread: Mapping[str, str | None]) -> str:
 
 def _headline(score: Score) -> str:
     return (
-        f"{score.num_configurations:,} configurations: mean absolute error {percent(score.mean_absolute_error_fraction)}, "
+        f"{counted(score.num_configurations, 'configuration')}: "
+        f"mean absolute error {percent(score.mean_absolute_error_fraction)}, "
         f"median {signed_percent(score.median_error_fraction)}, bias {signed_percent(score.bias_fraction)}; "
         f"{whole_percent(score.inside_interval_fraction)} of the rows inside their 80 % interval"
     )

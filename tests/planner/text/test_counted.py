@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from planner import load_job
+from planner.cli.commands import main
 from planner.input.plan_input import plan_of, read_plan
 from planner.notes.reasons import searched_text
 from planner.text import human
@@ -40,3 +41,15 @@ def test_a_step_of_one_micro_batch_on_one_stage_says_so() -> None:
     with console.capture() as capture:
         show_timeline(step_timeline(job, plan), console)
     assert "One step by stage: 1 stage, 1 micro-batch, " in capture.get()
+
+
+def test_a_file_of_one_measured_step_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "step.csv"
+    file.write_text(
+        "model,gpu,n_gpus,precision,dp,micro_batch,global_batch,seq_len,step_time_s\n"
+        "llama-3.1-8b,h100-sxm5-80gb,64,bf16,64,1,128,4096,1.0\n"
+    )
+    assert main(["validate", "--measured", str(file)]) == 0
+    told = capsys.readouterr().out
+    assert "1 row, 1 of them modelled, 1 with a measured step time" in told
+    assert "1 configuration: mean absolute error" in told
