@@ -47,7 +47,7 @@ def solved_up_time(work: float, interval: float, kept: float, saved: float) -> f
 
     def weights(first: int, last: int) -> Floats:
         """Of ages from one to another, in each of which an interruption may come."""
-        weight = np.full(last - first + 1, step) * lasts[first : last + 1]
+        weight: Floats = np.full(last - first + 1, step) * lasts[first : last + 1]
         weight[[0, -1]] /= 2.0
         return weight
 
