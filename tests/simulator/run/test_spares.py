@@ -11,7 +11,7 @@ from scipy.stats import poisson
 from benchmarks.run_reference import columns
 from simulator.run.columns import Runs
 from simulator.run.course import Course
-from simulator.run.events import expected_ledger
+from simulator.run.events import expected_ledger, simulate_runs
 
 QUEUE_S = 1e-3
 """So short that waits hardly change how often nodes fail."""
@@ -100,4 +100,22 @@ def test_a_queue_that_is_faster_than_a_spare_is_used_only_once_no_spare_is_left(
     assert ledger.num_failures == pytest.approx(5.0, rel=1e-3)
     assert ledger.replacement_wait_s == pytest.approx(
         700.0 * with_spare + 100.0 * (5.0 - with_spare), rel=5e-3
+    )
+
+
+@pytest.mark.parametrize(("num_spares", "repair"), [(0, 0.5), (1, 1.0)])
+def test_the_first_nodes_that_come_back_end_waits_for_a_queue_half_as_long_as_the_run(
+    num_spares: int, repair: float
+) -> None:
+    # A run as long as a repair, so that waits that begin late in it end with the return of the first node that failed.
+    mtbf_s = 1e5
+    row = columns(
+        work_s=repair * mtbf_s, mtbf_s=mtbf_s, restart_s=0.0, kind_share=[0.0, 1.0, 0.0, 0.0], kind_nodes=[0.0, 1.0, 4.0, 0.0],
+        num_spares=num_spares, repair_s=repair * mtbf_s, queue_wait_s=0.25 * mtbf_s, **FREE_SAVES,
+    )  # fmt: skip
+    runs = simulate_runs(num_replications=10_000, seed=3, **row)
+    error_s = 4.0 * runs.replacement_wait_s.std() / 100.0
+    found_s = runs.replacement_wait_s.mean()
+    assert expected_ledger(**row).replacement_wait_s[0] == pytest.approx(
+        found_s, abs=error_s + 0.02 * found_s
     )
