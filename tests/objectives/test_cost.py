@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from objectives.break_even import rent_or_own
-from objectives.cost import cost_parts
+from objectives.cost import cost_parts, purchase
 from objectives.scores import COST_PARTS, EMBODIED_PARTS, score
 from objectives.usage import Usage
 from simulator.domain.hourly import HourlyProfile
@@ -123,6 +123,12 @@ class TestOwning:
         assert part(aged, "capital_usd", year) == pytest.approx(
             900e3 * 0.72444 * (1 - 0.72444) + 90e3 / 5 + network, rel=1e-4
         )
+
+    def test_nodes_and_network_are_paid_for_at_once_with_their_installation_but_no_building(self) -> None:
+        # Three nodes at 300,000 USD and 24 ports at 1,000 USD; installing costs a tenth.
+        job = with_ports(owned({"installation_fraction": 0.1, "facility_usd_per_w": 10.0}), 1000.0)
+        price = purchase(job, PLANS, np.array([25e3]), np.array([300e3]))
+        assert price.at_once == pytest.approx(1.1 * (900e3 + 24e3))
 
     def test_the_network_has_a_life_of_its_own(self) -> None:
         job = with_ports(owned({"network_lifetime_years": 10.0}), 1000.0)
