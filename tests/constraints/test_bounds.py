@@ -23,6 +23,7 @@ from simulator.domain.plan import CheckpointScheme, PlanTable, Schedule, runs_in
 from simulator.layout.expert_ranks import shares_nothing
 from simulator.simulate import simulate
 from simulator.table import Floats
+from simulator.units import DAY, HOUR
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
 NUM_LAYOUTS = 250
@@ -313,6 +314,22 @@ def test_a_layout_that_only_computes_takes_no_longer_than_its_bound() -> None:
     layouts = enumerate_layouts(job)
     steps, least = simulate(job, layouts).steps, bound_step(job, layouts)
     np.testing.assert_allclose(least.step_time_s, steps.step_time_s - steps.optimizer_s, rtol=1e-12)
+
+
+def test_bounds_of_a_run_that_only_computes_leave_out_nothing_but_the_optimizer() -> None:
+    # No failures within the age of the universe, so that no design has spares.
+    never = {"preset": "mature", "failures_per_1000_node_days": 1e-12, "straggler_log_mean": None}
+    search = {"tensor_parallel": [8], "pipeline_parallel": [1], "zero_stages": [1]}
+    job = job_with({**H100_RENTED, "num_gpus": 8}, search=search, reliability=never)
+    layouts = enumerate_layouts(job)
+    least, outcomes = bound(job, layouts), simulate(job, layouts.saving_by(CheckpointScheme.NONE))
+    wall_s = outcomes.run.wall_time_s - job.workload.num_steps * outcomes.steps.optimizer_s
+    # Bounds are lowered by 1e-9, so that rounding rejects no layout.
+    np.testing.assert_allclose(least.deadline_days * DAY, wall_s, rtol=1e-8)
+    energy_j = outcomes.energy.total_j - outcomes.energy.optimizer_j
+    np.testing.assert_allclose(least.energy_j, energy_j, rtol=1e-8)
+    # Eight accelerators at 2.5 USD an hour.
+    np.testing.assert_allclose(least.budget_usd, 8 * 2.5 * wall_s / HOUR, rtol=1e-8)
 
 
 @pytest.mark.parametrize("name", JOBS)
