@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from objectives.break_even import payback_months, rent_or_own
+from objectives.break_even import outlay_usd, payback_months, rent_or_own
 from objectives.cost import cost_parts, total
 from objectives.usage import Usage
 from simulator.domain.job import Job
@@ -117,6 +117,17 @@ class TestPayback:
         # 20 kW of IT power at 12 USD for 15 years, of which five count.
         job = offered({"facility_usd_per_w": 12.0})
         assert months_of(job) == pytest.approx((900e3 + 20e3 * 12 / 3) / SAVED_PER_MONTH)
+
+    def test_of_what_lives_longer_the_instalments_within_that_life_are_paid_back_with_interest(self) -> None:
+        # A network of 24 ports at 1,000 USD, paid off in ten yearly instalments at 8 %, beside nodes that last for five.
+        job = offered(
+            {"capital_cost_fraction_per_year": 0.08, "lifetime_years": 5.0, "network_lifetime_years": 10.0},
+            fabric={"port_usd": 1000.0},
+        )
+        instalment = 24e3 / sum(1.08**-year for year in range(1, 11))
+        paid = 900e3 + sum(instalment * 1.08**-year for year in range(1, 6))
+        found = outlay_usd(job, PLANS, usage(), np.array([300e3]))
+        assert found == pytest.approx(paid, rel=1e-9)
 
     def test_a_purchase_never_pays_where_rent_is_a_gift(self) -> None:
         offer = {**H100_RENTED, "rent_usd_per_gpu_hour": 0.0, "other_purchase_usd_per_node": 100e3}
