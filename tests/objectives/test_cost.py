@@ -134,6 +134,16 @@ class TestOwning:
         job = with_ports(owned({"network_lifetime_years": 10.0}), 1000.0)
         assert part(job, "capital_usd", usage(hours=8766.0)) == pytest.approx(900e3 / 5 + 24 * 1000 / 10)
 
+    def test_a_bound_takes_the_cheapest_hours_that_a_longer_run_would_reach(self) -> None:
+        # A run of one hour pays 0.9 USD per kWh; one of two hours, 0.5 on average, and none pays less.
+        hourly = HourlyProfile(per_hour=(0.9, 0.1) * 12)
+        site = {name: value for name, value in SITE.items() if name != "electricity_usd_per_kwh"}
+        job = job_with(H100_BOUGHT, site={**site, "electricity_profile": hourly})
+        used = usage(hours=1.0, energy_kwh=100.0)
+        for is_bound, usd in ((False, 90.0), (True, 50.0)):
+            parts = cost_parts(job, PLANS, used, is_bound=is_bound)
+            assert parts["electricity_usd"] == pytest.approx(usd)
+
     def test_the_demand_charge_is_paid_on_the_peak_by_the_month(self) -> None:
         job = owned(site={"demand_usd_per_w_month": 0.015})  # 15 USD per kW and month
         assert part(job, "demand_usd", usage(hours=8766.0)) == pytest.approx(12 * 15 * 25)
