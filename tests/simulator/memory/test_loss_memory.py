@@ -1,11 +1,13 @@
-"""What do the losses of several predicted tokens, and of the micro-batches that wait, keep?"""
+"""What do the losses of several predicted tokens, and of the micro-batches that wait, keep, and for how long?"""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from simulator.domain.plan import Schedule
-from simulator.memory.loss_memory import logits_bytes
+from simulator.memory.activations import Activations
+from simulator.memory.loss_memory import embedding_at_work, logits_bytes
 from tests.simulator.builders import plan_of, table_of, training
 
 
@@ -23,3 +25,32 @@ def test_every_further_prediction_keeps_probabilities_in_32_bits_or_its_logits_i
     logits = usual.sequence_length * usual.model.vocabulary_size / 4
     assert current_more - current == pytest.approx(2 * kept * logits)
     assert waiting_more - waiting == pytest.approx(7 * 2 * kept * logits)
+
+
+@pytest.mark.parametrize("num_micro_batches", [2, 4, 8])
+def test_zb_h1_keeps_gradients_of_logits_of_no_more_micro_batches_than_there_are(
+    num_micro_batches: int,
+) -> None:
+    # Up to four on four stages, in 16 bits, with the inputs of the final norm and of the output layer.
+    plans = table_of(plan_of(pipeline=4, schedule=Schedule.ZB_H1))
+    workload = training("llama-3.1-8b", global_batch_size=num_micro_batches)
+    of_one = 2.0 * workload.model.vocabulary_size + 2 * 2.0 * workload.model.hidden_size
+    waiting = (min(4, num_micro_batches) - 1) * workload.sequence_length * of_one
+    assert logits_bytes(workload, plans)[1] == pytest.approx(waiting)
+
+
+def test_the_embedding_gradient_of_a_module_stands_beside_the_working_layer_of_its_stage() -> None:
+    # The module goes backward first, and its activations are gone; both gradients are there when the layers have gone, too.
+    usual = training("llama-3.1-8b")
+    workload = usual.model_copy(update={"model": usual.model.model_copy(update={"num_mtp_layers": 1})})
+    gradient = 2.0 * usual.model.vocabulary_size * usual.model.hidden_size
+    kept, released, of_module, at_work = (np.array([gigabytes * 1e9]) for gigabytes in (5.0, 4.0, 0.5, 1.0))
+    activations = Activations(
+        kept_bytes=kept, released_bytes=released, at_work_bytes=at_work, on_host_bytes=0.0 * kept,
+        of_modules_bytes=of_module,
+    )  # fmt: skip
+    embedding, layer = embedding_at_work(
+        workload, table_of(plan_of()), activations, has_input=np.ones(1), modules=1.0
+    )
+    assert layer == pytest.approx(1e9 + gradient - 0.5e9)
+    assert embedding == pytest.approx(max(2.0 * gradient - 4e9, gradient - 0.5e9))
