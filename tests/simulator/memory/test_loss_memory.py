@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.domain.plan import Schedule
+from simulator.domain.plan import Recompute, Schedule
 from simulator.memory.activations import Activations
 from simulator.memory.loss_memory import embedding_at_work, logits_bytes
+from simulator.memory.peak import memory_by_stage
 from tests.simulator.builders import plan_of, table_of, training
 
 
@@ -54,3 +55,16 @@ def test_the_embedding_gradient_of_a_module_stands_beside_the_working_layer_of_i
     )
     assert layer == pytest.approx(1e9 + gradient - 0.5e9)
     assert embedding == pytest.approx(max(2.0 * gradient - 4e9, gradient - 0.5e9))
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2])
+def test_the_gradients_of_the_last_layer_stay_until_the_embedding_has_its_own(zero: int) -> None:
+    # One layer of 218,112,000 weights on the first of two stages, of which full recomputation keeps the input alone.
+    workload = training("llama-3.1-8b", global_batch_size=64, sequence_length=512)
+    shape = workload.model.model_copy(update={"num_layers": 2})
+    plan = plan_of(pipeline=2, data=8, zero=zero, recompute=Recompute.FULL)
+    first = memory_by_stage(workload.model_copy(update={"model": shape}), plan).workspace_bytes[0]
+    embedding = 2.0 * 128_256 * 4096
+    layer_input = 2.0 * 512 * 4096
+    expected = workload.sync_buffer_bytes + 2.0 * 218_112_000 + embedding - layer_input
+    assert first == pytest.approx(expected, rel=1e-9)
