@@ -35,7 +35,8 @@ _OFFLOADED_LAYERS = re.compile(
     re.IGNORECASE,
 )
 _RECOMPUTED_LAYERS = re.compile(
-    r"recompute[sd]?(?: of)? (\d+) layers|\blayers recomputed:? (\d+)|(\d+) layers (?:are )?recomputed",
+    r"recompute[sd]?(?: of)? (\d+) layers?\b(?! in (?:every|each)\b)|\blayers recomputed:? (\d+)"
+    r"|(\d+) layers? (?:are |is )?recomputed",
     re.IGNORECASE,
 )
 _LORA_RANK = re.compile(

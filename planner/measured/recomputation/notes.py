@@ -6,20 +6,32 @@ import re
 from typing import Literal
 
 from planner.measured.cells import notes as measured_notes
-from planner.measured.cells.words import affirmed, all_affirmed, first_affirmed
+from planner.measured.cells.words import affirmed, affirmed_number, all_affirmed, first_affirmed
 from planner.measured.recomputation.module_names import CORE_WORDS, listed_modules, named_modules
-from planner.measured.recomputation.recomputed import ANYTHING, NOTHING, Recomputed
+from planner.measured.recomputation.recomputed import ANYTHING, EVERY_LAYER, NOTHING, Recomputed
 
 _AGAIN = r"(?:recompute|recomputation|remat|checkpointing|ac)\b"
-_SAID_BEHIND = rf"\b(?:{_AGAIN}|recompute[-_ ](?:granularity|mode)\b)[ :='\"]+"
+_CHECKPOINT = r"(?:activation|gradient)[-_ ]checkpoint(?:ing)?"
+_SAID_BEHIND = (
+    rf"\b(?:{_AGAIN}|recompute[-_ ](?:granularity|mode)\b|{_CHECKPOINT}(?:\.mode)?(?![\w.]))[ :='\"]+"
+)
 _OTHER_FULL = r"(?![-_ ]?(?:iteration|fine|shard|param|batch|precision|sft|model|network|graph))"
 """What `full` does not belong to if it stands before it: `recompute: full-iteration graphs`."""
-_KINDS: tuple[tuple[str, Literal["full", "selective"]], ...] = (
-    (rf"\bselective[- ](?:activation[- ])?{_AGAIN}|{_SAID_BEHIND}selective\b", "selective"),
-    (rf"\bfull[- ](?:activation[- ])?{_AGAIN}|{_SAID_BEHIND}full\b{_OTHER_FULL}", "full"),
-    (r"\b(?:activation|gradient)[-_ ]checkpointing\b", "full"),
+_SELECTIVE = (
+    rf"\bselective[- ](?:op[- ])?(?:(?:activation[- ])?{_AGAIN}|{_CHECKPOINT}\b)"
+    rf"|{_SAID_BEHIND}(?:selective|op)\b|\bsac\b(?![ =:(]*\d)|\bselective_ac_option[ :='\"]+op\b"
 )
-"""Kinds by their words before or behind the word for recomputation; checkpointing alone is that of whole layers."""
+_FULL = rf"\bfull[- ](?:(?:activation[- ])?{_AGAIN}|{_CHECKPOINT}\b)|{_SAID_BEHIND}full\b{_OTHER_FULL}"
+_KINDS: tuple[tuple[str, Literal["full", "selective"]], ...] = (
+    (_SELECTIVE, "selective"),
+    (_FULL, "full"),
+    (rf"\b{_CHECKPOINT}\b(?!\.)|\bcheckpoint[-_]activations\b", "full"),
+)
+"""Kinds by their words before or behind the word for recomputation; checkpointing alone is that of whole layers, and so is
+`--checkpoint-activations`, Megatron's option of 2019 to 2022. `op` is torchtitan's name for its selective checkpointing."""
+_NUM_LAYERS = re.compile(r"\brecompute[-_ ]num[-_ ]layers[ =:]+([1-9]\d{0,4})\b", re.IGNORECASE)
+_IN_GROUPS = re.compile(r"\brecompute[-_ ]method[ =:]+uniform\b", re.IGNORECASE)
+"""Megatron's options: as many layers of a chunk, or groups of so many layers."""
 _NONE = re.compile(
     rf"(?:^|[;,])\s*(?:no|without) (?:(?:activation|gradient)[- ])?{_AGAIN}"
     r"|\b(?:(?:activation|gradient)[-_ ]checkpointing|ac)[:=]? ?(?:off|none|false)\b",
@@ -37,9 +49,18 @@ def noted(notes: str) -> Recomputed | None:
     """Returns what notes mean beside an empty cell; `None` where they say nothing."""
     if num_layers := measured_notes.recomputed_layers(notes):
         return Recomputed(kind="full", num_layers=num_layers, method="block")
-    if kind := first_affirmed(_KINDS, notes):
+    kind = first_affirmed(_KINDS, notes)
+    if kind != "selective" and (num_layers := affirmed_number(_NUM_LAYERS, notes)):
+        return _by_option(num_layers, is_grouped=affirmed(_IN_GROUPS, notes) is not None)
+    if kind:
         return Recomputed(kind=kind)
     return NOTHING if _NONE.search(notes) else None
+
+
+def _by_option(num_layers: int, *, is_grouped: bool) -> Recomputed:
+    if is_grouped and num_layers == 1:
+        return EVERY_LAYER
+    return Recomputed(kind="full", num_layers=num_layers, method="uniform" if is_grouped else "block")
 
 
 def noted_modules(notes: str) -> Recomputed | None:

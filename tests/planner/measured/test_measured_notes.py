@@ -167,3 +167,22 @@ def test_notes_name_the_modules_that_a_cell_leaves_open(tmp_path: Path, cell: st
 def test_notes_count_the_layers_that_a_cell_leaves_open(tmp_path: Path, notes: str) -> None:
     row = simulated_row(tmp_path, {**RUN, "recompute": "", "notes": notes})
     assert (row["recompute"], row["recompute_num_layers"]) == ("full", "3")
+
+
+@pytest.mark.parametrize(
+    ("notes", "kind", "num_layers"),
+    [
+        ("recompute_granularity=full, recompute_method=block, recompute_num_layers=3", "full", "3"),
+        ("--recompute-method uniform --recompute-num-layers 3", "full", "3"),
+        ("recompute_method=uniform, recompute_num_layers=1", "full", ""),
+        ("recompute_granularity=selective, recompute_num_layers=1", "selective", ""),
+        ("recompute 1 layer per chunk", "full", "1"),
+        ("recompute 1 layer in every 4", "none", ""),
+    ],
+)
+def test_options_of_megatron_count_layers_in_notes(
+    tmp_path: Path, notes: str, kind: str, num_layers: str
+) -> None:
+    # `arguments.py`: block and uniform count layers of a chunk; groups of one layer are all of them.
+    row = simulated_row(tmp_path, {**RUN, "recompute": "", "notes": notes})
+    assert (row["recompute"], row["recompute_num_layers"]) == (kind, num_layers)
