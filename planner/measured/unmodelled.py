@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from planner.measured.cells.told import CannotModelError, Told
 from planner.measured.cells.words import affirmed
 from planner.measured.layout.sharding import COLUMN as SHARDING
-from planner.measured.layout.sharding import LAST_STAGE, zero_stage
+from planner.measured.layout.sharding import LAST_STAGE, shares_weights, zero_stage
 from planner.measured.software.offload import leaves_memory_open
 from planner.measured.software.zero_variants import keeps_as_zero_3
 from planner.measured.workload.adapters import keeps_frozen_weights
@@ -106,6 +106,10 @@ def simulates_memory(told: Told, cells: Mapping[str, object]) -> bool:
     if splits_sequence_only(told.text("sp")) and cells["zero_stage"] != LAST_STAGE:
         meaning = "weights are simulated whole on every rank, which ISP may share out: memory is not judged"
         told.remark("sp", meaning)
+        return False
+    if shares_weights(told.text(SHARDING)):
+        meaning = "optimizer states are simulated in the groups that share weights: memory is not judged"
+        told.remark(SHARDING, meaning)
         return False
     has_frozen = bool(cells.get("lora_rank"))
     if (

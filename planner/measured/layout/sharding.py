@@ -93,6 +93,19 @@ _NOTED = re.compile(
     re.IGNORECASE,
 )
 """What notes call sharding where no column does."""
+_NOTED_BESIDE = re.compile(
+    rf"{_KEEPS_WEIGHTS}|\bhsdp\b(?: \(?\d+ ?x ?\d+\)?)?|\bhybrid_shard\b"
+    r"|\b(?:dp|data_parallel)_replicate(?:_degree)? ?= ?[2-9]\d*|\bici_fsdp_parallelism ?= ?\d+",
+    re.IGNORECASE,
+)
+"""What notes say of it where its column says no more than FSDP."""
+_FSDP_ALONE = re.compile(r"(?:pytorch(?:'s)? )?fsdp[- _]?[12]?|fully_shard|zero[- _]?3 ?[(/,] ?fsdp[12]?\)?")
+_WEIGHT_RANKS = re.compile(
+    r"\b(?:wp|weight[- _]parallel(?:ism)?(?:[- _](?:size|degree))?)(?:[ =:(]*(?:of )?)([2-9]|[1-9]\d{1,4})\b(?![.\d])"
+    r"|\bweight ?= ?dict\( ?size ?= ?([2-9]|[1-9]\d{1,4})\b",
+    re.IGNORECASE,
+)
+"""Ranks that share weights, which ISP gathers layer by layer and drops again (`weight` in the configuration of InternEvo)."""
 _FSDP_2 = re.compile(
     r"^(?!.*(megatron|simple_?fsdp)).*(fsdp[- _]?2\b(?!\.)|fully_shard\b|torchtitan|torchtune|automodel|\blingua\b|olmo-?core)"
 )
@@ -135,6 +148,11 @@ def told_stage(told: Told, habit: int) -> int | None:
     return told.default(COLUMN, 1) if habit == 0 else None
 
 
+def shares_weights(written: str) -> bool:
+    """Returns whether a cell says over how many ranks InternEvo's weight parallelism splits the weights."""
+    return affirmed(_WEIGHT_RANKS, written) is not None
+
+
 def named_stage(name: str) -> int | None:
     """Returns the ZeRO stage in a framework's name: the last for FSDP, no sharding for DDP; `None` if it names none."""
     words = (("fsdp", LAST_STAGE), (_BEYOND_STAGES, LAST_STAGE), (r"\bddp\b", 0))
@@ -157,6 +175,8 @@ def keeps_weights(written: str) -> bool:
 
 
 def _written_stage(text: str) -> int | None:
+    if shares_weights(text):
+        return LAST_STAGE
     stage = _first_stage(text, _DIGIT, _STAGES)
     is_none = stage is None and (is_denied(_SHARDING, text) or is_denied(_DIGIT, text))
     return 0 if is_none else stage
@@ -180,7 +200,8 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
         ValueError: the replicas cannot be divided into such groups.
     """
     text = written.lower()
-    ranks = affirmed_number(_GROUP_RANKS, text) or None  # 0 says nothing
+    ranks = affirmed_number(_WEIGHT_RANKS, text) or affirmed_number(_GROUP_RANKS, text)  # 0 says nothing
+    ranks = ranks or None
     groups = affirmed_number(_GROUPS, text) or None
     is_grouped = ranks or groups or affirmed(f"hsdp|hybrid|mics|{_WITHIN_NODES}", text)
     if not is_grouped or _ACROSS_GROUPS.search(text):
@@ -197,7 +218,8 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
 def counts_shards(written: str) -> bool:
     """Returns whether a cell says what a shard group is, or shards across all of them."""
     text = written.lower()
-    return any(affirmed(words, text) for words in (_GROUP_RANKS, _GROUPS, _ACROSS_GROUPS, _WITHIN_NODES))
+    words_for_groups = (_WEIGHT_RANKS, _GROUP_RANKS, _GROUPS, _ACROSS_GROUPS, _WITHIN_NODES)
+    return any(affirmed(words, text) for words in words_for_groups)
 
 
 def with_tensor_degree(cells: Cells) -> Cells:
@@ -211,12 +233,25 @@ def with_tensor_degree(cells: Cells) -> Cells:
 
 
 def with_noted_sharding(cells: Cells) -> Cells:
-    """Returns a row with the sharding that its notes name, where its column is empty."""
-    found = affirmed(_NOTED, of_this_run(cells.text.get("notes", "")))
-    if found is None or cells.text.get(COLUMN, "").lower() not in NOTHING_SAID:
+    """Returns a row with the sharding that its notes name, where its column is empty or says less."""
+    written, notes = cells.text.get(COLUMN, ""), of_this_run(cells.text.get("notes", ""))
+    is_empty = written.lower() in NOTHING_SAID
+    found = None if shares_weights(written) or not _is_interns(cells) else affirmed(_WEIGHT_RANKS, notes)
+    if found is None and is_empty:
+        found = affirmed(_NOTED, notes)
+    elif found is None and _FSDP_ALONE.fullmatch(written.lower()):
+        found = affirmed(_NOTED_BESIDE, notes)
+    if found is None:
         return cells
     remark = (COLUMN, f"{found[0]}, as the notes say")
-    return replace(cells, text={**cells.text, COLUMN: found[0]}, remarks=(*cells.remarks, remark))
+    said = found[0] if is_empty else f"{written}, {found[0]}"
+    return replace(cells, text={**cells.text, COLUMN: said}, remarks=(*cells.remarks, remark))
+
+
+def _is_interns(cells: Cells) -> bool:
+    """Returns whether a row speaks of InternEvo or of its ISP, whose ranks share weights."""
+    words = " ".join(cells.text.get(name, "") for name in ("framework", "source", "sp", COLUMN))
+    return re.search(r"intern[- _]?(?:evo|lm)|\bisp\b", words, re.IGNORECASE) is not None
 
 
 def told_shard_ranks(told: Told, *, replicas: int, node_ranks: int, context: int) -> int | None:

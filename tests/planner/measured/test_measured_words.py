@@ -301,6 +301,13 @@ class TestRecomputation:
             ("recompute, full fine-tuning", None),
             ("recompute: full-iteration graphs", None),
             ("selective activation checkpointing", "selective"),
+            ("per-op SAC, compile", "selective"),
+            ("activation_checkpoint.mode=selective, selective_ac_option=op", "selective"),
+            ("activation_checkpoint.mode=full", "full"),
+            ("full activation checkpoint", "full"),
+            ("--checkpoint-activations", "full"),
+            ("a full checkpoint every 100 steps", None),
+            ("no SAC", None),
             ("no recompute", "none"),
             ("gradient checkpointing off", "none"),
             ("59 GiB without recompute, 10 GiB with it", None),
@@ -422,6 +429,46 @@ class TestSharding:
     def test_groups_are_as_written_or_of_a_node(self, tmp_path: Path, written: str, ranks: str) -> None:
         row = row_of(tmp_path, n_gpus=64, tp=1, pp=1, zero_stage_or_fsdp=written)
         assert (row["zero_stage"] != "0", row["shard_ranks"], row["remarks"]) == (True, ranks, "")
+
+    @pytest.mark.parametrize(
+        ("column", "notes", "stage", "ranks"),
+        [
+            ("FSDP2", "reshard_after_forward=False, compile", "2", ""),
+            ("FSDP", "HSDP 4x16", "3", "16"),
+            ("FSDP2", "data_parallel_replicate_degree=8", "3", "8"),
+            ("FSDP2", "no HSDP", "3", ""),
+            ("FSDP2", "HSDP is 4% slower", "3", ""),
+            ("HSDP 2x32", "dp_replicate=8", "3", "32"),
+            ("ZeRO-1", "HSDP 8x8", "1", ""),
+            ("FSDP2", "weight parallel 8", "3", ""),
+        ],
+    )
+    def test_notes_say_more_than_fsdp(
+        self, tmp_path: Path, column: str, notes: str, stage: str, ranks: str
+    ) -> None:
+        row = row_of(tmp_path, n_gpus=64, tp=1, pp=1, zero_stage_or_fsdp=column, notes=notes)
+        assert (row["zero_stage"], row["shard_ranks"]) == (stage, ranks)
+        assert ("as the notes say" in row["remarks"]) is (
+            (stage, ranks) not in {("3", ""), ("3", "32"), ("1", "")}
+        )
+
+    @pytest.mark.parametrize(
+        ("cells", "stage", "ranks"),
+        [
+            ({"zero_stage_or_fsdp": "wp=8"}, "3", "8"),
+            ({"zero_stage_or_fsdp": "zero1=16, weight parallel 4"}, "3", "4"),
+            ({"zero_stage_or_fsdp": "zero1=16", "notes": "weight=dict(size=4, overlap=True)"}, "3", "4"),
+            ({"zero_stage_or_fsdp": "zero1=16", "notes": "WP 1"}, "1", "16"),
+            ({"zero_stage_or_fsdp": "", "notes": "weight parallel size 64"}, "3", ""),
+        ],
+    )
+    def test_ranks_of_internevo_share_weights(
+        self, tmp_path: Path, cells: Mapping[str, str], stage: str, ranks: str
+    ) -> None:
+        # Weights are gathered before they are used and dropped afterwards (arXiv 2401.09149, ISP).
+        row = row_of(tmp_path, n_gpus=64, tp=1, pp=1, framework="InternEvo", **cells)
+        assert (row["zero_stage"], row["shard_ranks"]) == (stage, ranks)
+        assert row["has_memory_verdict"] == ("false" if stage == "3" else "true")
 
     @pytest.mark.parametrize(("framework", "stage"), [("Megatron-LM 2021", "1"), ("PyTorch FSDP", "3")])
     @pytest.mark.parametrize("written", ["ZeRO-DP", "sharded", "yes"])
