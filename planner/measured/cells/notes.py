@@ -73,7 +73,8 @@ _TENSOR_BESIDE = (
 
 _GRADIENTS_BESIDE = (
     r"\b(?:dp|data[- ]parallel|grad(?:ient)?s?(?:[ _-](?:reduce|sync|reduction))?)[ _-](?:comm\w*[ _-])?overlap"
-    r"|\boverlap(?:s|ped|ping)?[ _-](?:of[ _-])?(?:the[ _-])?(?:dp\b|data[- ]parallel|grad)"
+    r"|\boverlap(?:s|ped|ping)?[ _-](?:of[ _-])?(?:the[ _-])?(?:dp\b|data[- ]parallel|grad(?:ient)?s?)"
+    r"(?:[ _-](?:reduce|reductions?|sync\w*|all[ _-]?reduces?|comm(?:unication)?s?)\b)?"
 )
 _PARAMETERS_BESIDE = (
     r"\boverlap(?:s|ped|ping)?[-_ ](?:of[-_ ])?param(?:eter)?s?[-_ ](?:all[-_ ]?)?gathers?(?![a-z])"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from planner.measured.cells.file import Cells
 from planner.measured.cells.told import LONGEST_NAME, CannotModelError, Told
-from planner.measured.cells.words import NOTHING_SAID
+from planner.measured.cells.words import NOTHING_SAID, affirmed
 from planner.measured.frameworks.names import is_torchtitan
 from planner.measured.hardware.accelerator_names import accelerator_id, link_domain_of, name_among_words
 from planner.measured.hardware.dies import counted_accelerator
@@ -22,6 +22,10 @@ _BARE_H100 = re.compile(r"(nvidia )?h100s?( gpus?)?", re.IGNORECASE)
 """Nothing of memory or form. The H100 of torchtitan's own tables have 96 GB of HBM2e and a limit of 500 W, which they say in
 prose only."""
 LESS_POWERFUL_H100 = "h100-sxm5-96gb"
+_NOTED_H100 = re.compile(
+    r"\bhbm2e\b|\b96 ?gi?b (?:hbm|h100)|\bh100s? (?:with |of )?96 ?gi?b\b", re.IGNORECASE
+)
+"""What notes say of it where its name says nothing: `H100 with 96 GB`, `HBM2e`."""
 _RACKS = {72: (36, 64)}
 """Accelerators on a smaller scale-up link, by the largest one: racks of half the size, and what clouds rent of a whole one."""
 _WIDE_BOARDS = {"volta": 16, "ampere": 16}
@@ -57,8 +61,12 @@ def accelerator_of(told: Told) -> str:
     name = accelerator_id(told.name("gpu"))
     if name_among_words(told.name("gpu")):
         told.remark("gpu", f"taken as {name}; other words are not read")
-    if _BARE_H100.fullmatch(told.name("gpu")) and is_torchtitan(told.framework):
-        return told.default("gpu", name)
+    if _BARE_H100.fullmatch(told.name("gpu")):
+        if found := affirmed(_NOTED_H100, told.text("notes")):
+            told.remark("gpu", f"taken as {LESS_POWERFUL_H100}, as the notes say ({found[0]})")
+            return LESS_POWERFUL_H100
+        if is_torchtitan(told.framework):
+            return told.default("gpu", name)
     return counted_accelerator(told, name)
 
 

@@ -99,6 +99,8 @@ _NOTED_BESIDE = re.compile(
     re.IGNORECASE,
 )
 """What notes say of it where its column says no more than FSDP."""
+_OPTIMIZER = re.compile(r"\bdist(?:ributed)?[-_ ]opt(?:imi[sz]er)?\b|_distributed_optimizer\b", re.IGNORECASE)
+"""Megatron's word for ZeRO-1 (`--use-distributed-optimizer`)."""
 _FSDP_ALONE = re.compile(r"(?:pytorch(?:'s)? )?fsdp[- _]?[12]?|fully_shard|zero[- _]?3 ?[(/,] ?fsdp[12]?\)?")
 _WEIGHT_RANKS = re.compile(
     r"\b(?:wp|weight[- _]parallel(?:ism)?(?:[- _](?:size|degree))?)(?:[ =:(]*(?:of )?)([2-9]|[1-9]\d{1,4})\b(?![.\d])"
@@ -236,16 +238,32 @@ def with_noted_sharding(cells: Cells) -> Cells:
     """Returns a row with the sharding that its notes name, where its column is empty or says less."""
     written, notes = cells.text.get(COLUMN, ""), of_this_run(cells.text.get("notes", ""))
     is_empty = written.lower() in NOTHING_SAID
-    found = None if shares_weights(written) or not _is_interns(cells) else affirmed(_WEIGHT_RANKS, notes)
-    if found is None and is_empty:
-        found = affirmed(_NOTED, notes)
-    elif found is None and _FSDP_ALONE.fullmatch(written.lower()):
-        found = affirmed(_NOTED_BESIDE, notes)
+    found = _noted_words(cells, written, notes, is_empty=is_empty)
+    if found is None and is_empty and _may_lack_optimizer(cells) and is_denied(_OPTIMIZER, notes):
+        return _with_sharding(cells, "none", "no distributed optimizer, as the notes say")
     if found is None:
         return cells
-    remark = (COLUMN, f"{found[0]}, as the notes say")
-    said = found[0] if is_empty else f"{written}, {found[0]}"
-    return replace(cells, text={**cells.text, COLUMN: said}, remarks=(*cells.remarks, remark))
+    return _with_sharding(cells, found if is_empty else f"{written}, {found}", f"{found}, as the notes say")
+
+
+def _noted_words(cells: Cells, written: str, notes: str, *, is_empty: bool) -> str | None:
+    """Returns the words of the notes that say more of sharding than the column does; `None` where none do."""
+    meanings = [_WEIGHT_RANKS] if _is_interns(cells) and not shares_weights(written) else []
+    if is_empty:
+        meanings += [_NOTED, *([_OPTIMIZER] if _may_lack_optimizer(cells) else [])]
+    elif _FSDP_ALONE.fullmatch(written.lower()):
+        meanings.append(_NOTED_BESIDE)
+    found = (affirmed(words, notes) for words in meanings)
+    return next((match[0] for match in found if match), None)
+
+
+def _with_sharding(cells: Cells, said: str, meaning: str) -> Cells:
+    return replace(cells, text={**cells.text, COLUMN: said}, remarks=(*cells.remarks, (COLUMN, meaning)))
+
+
+def _may_lack_optimizer(cells: Cells) -> bool:
+    """Returns whether the name of a framework leaves it open what is sharded."""
+    return named_stage(cells.text.get("framework", "").lower()) is None
 
 
 def _is_interns(cells: Cells) -> bool:

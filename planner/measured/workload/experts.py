@@ -19,7 +19,8 @@ _DROPS_TOKENS = re.compile(
     re.IGNORECASE,
 )
 _CAPACITY = re.compile(
-    r"(?:capacity[-_ ]factor(?: of)?|\bcf(?=[ =:]*\d\.\d))[ =:]*(\d{1,4}(?:\.\d{1,6})?)", re.IGNORECASE
+    r"(?:capacity[-_ ]factor(?: of)?|\b(?:capacity|cf)(?=[ =:]*\d\.\d))[ =:]*(\d{1,4}(?:\.\d{1,6})?)",
+    re.IGNORECASE,
 )
 
 

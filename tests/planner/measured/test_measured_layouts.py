@@ -608,6 +608,8 @@ class TestWhatIsNotSimulated:
         ("capacity factor 1.25", "1.25"),
         ("cf=1.25", "1.25"),
         ("moe_expert_capacity_factor=2", "2.0"),
+        ("drop and pad, capacity 1.25", "1.25"),
+        ("memory capacity 80 GiB", ""),
         ("tokens are dropped", "1.0"),
         ("variant: tokendrop", "1.0"),
         ("capacity factor 0.5", "1.0"),

@@ -453,6 +453,26 @@ class TestSharding:
         )
 
     @pytest.mark.parametrize(
+        ("framework", "notes", "stage", "remark"),
+        [
+            ("Megatron-LM", "no distributed optimizer", "0", "no distributed optimizer, as the notes say"),
+            ("NeMo 25.02", "use_distributed_optimizer=False", "0", "no distributed optimizer, as the notes"),
+            (
+                "Megatron-LM",
+                "distributed optimizer; overlap on",
+                "1",
+                "distributed optimizer, as the notes say",
+            ),
+            ("Megatron-FSDP", "no distributed optimizer", "3", ""),
+        ],
+    )
+    def test_notes_tell_of_the_distributed_optimizer(
+        self, tmp_path: Path, framework: str, notes: str, stage: str, remark: str
+    ) -> None:
+        row = row_of(tmp_path, framework=framework, zero_stage_or_fsdp="", notes=notes)
+        assert (row["zero_stage"], remark in row["remarks"]) == (stage, True)
+
+    @pytest.mark.parametrize(
         ("cells", "stage", "ranks"),
         [
             ({"zero_stage_or_fsdp": "wp=8"}, "3", "8"),
@@ -779,6 +799,24 @@ class TestAccelerators:
     )
     def test_forms_and_machines_are_no_part_of_the_name(self, written: str, known: str) -> None:
         assert accelerator_id(written) == known
+
+    @pytest.mark.parametrize(
+        ("gpu", "notes", "known"),
+        [
+            ("H100", "96 GB HBM2e, 500 W", "h100-sxm5-96gb"),
+            ("NVIDIA H100", "H100 with 96GB", "h100-sxm5-96gb"),
+            ("H100", "HBM3, not HBM2e", "h100-sxm5-80gb"),
+            ("H100", "96 GB of host memory", "h100-sxm5-80gb"),
+            ("H100-80GB", "HBM2e in the other cluster", "h100-sxm5-80gb"),
+        ],
+    )
+    def test_notes_tell_which_h100_a_bare_name_means(
+        self, tmp_path: Path, gpu: str, notes: str, known: str
+    ) -> None:
+        row = row_of(tmp_path, gpu=gpu, notes=notes, framework="torchtitan", source="torchtitan 2024")
+        is_noted = known == "h100-sxm5-96gb"
+        assert (row["accelerator"], "as the notes say" in row["remarks"]) == (known, is_noted)
+        assert ("gpu" in row["assumed"].split()) is (gpu == "H100" and not is_noted)
 
     @pytest.mark.parametrize(
         ("written", "known"),
@@ -1160,6 +1198,23 @@ class TestNotes:
     @pytest.mark.parametrize("notes", ["TP1 PP4 VP2", "vpp2", "interleaving m=2", "interleaved (v=2)"])
     def test_chunks_are_read_as_tables_and_papers_write_them(self, tmp_path: Path, notes: str) -> None:
         assert row_of(tmp_path, tp=1, pp=4, vpp="", notes=notes)["virtual_pipeline"] == "2"
+
+    @pytest.mark.parametrize(
+        ("notes", "is_hidden"),
+        [
+            ("overlap grad reduce off", "false"),
+            ("overlap-grad-reduce=False", "false"),
+            ("overlap of DP communication disabled", "false"),
+            ("--overlap-grad-reduce", "true"),
+            ("overlaps gradients; TP overlap off", "true"),
+        ],
+    )
+    def test_overlap_of_gradients_is_denied_behind_what_is_reduced(
+        self, tmp_path: Path, notes: str, is_hidden: str
+    ) -> None:
+        for framework in ("Megatron-LM 0.12", "NeMo 25.02"):
+            row = row_of(tmp_path, tp=1, framework=framework, notes=notes)
+            assert row["overlaps_gradient_sync"] == is_hidden
 
     def test_chunks_and_overlap_are_read(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, tp=1, pp=4, vpp="", notes="vpp=2, no overlap of DP", framework="NeMo 25.02")
