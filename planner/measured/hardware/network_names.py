@@ -56,12 +56,14 @@ _CARDS = re.compile(
     rf"\b(?P<count>\d{{1,4}})\s*(?:[xX\u00d7]\s*|(?i:NICs?|HCAs?|cards?|ports?|rails?)\b\s*(?:of|with|at|@|x|:)?\s*){_RATE}"
 )
 _TIMES = re.compile(r"(?<=\d)\s*\*\s*(?=\d)")
-_KINDS_OF_CARDS = r"(?:NVIDIA|Mellanox|CX|ConnectX|BlueField|InfiniBand|IB|RoCE|EFA|NICs?|HCAs?)"
+_KINDS_OF_CARDS = r"(?:NVIDIA|Mellanox|CX|ConnectX|BlueField|Thor|Pollara|InfiniBand|IB|RoCE|EFA|NICs?|HCAs?)"
 _NO_COUNT = re.compile(
-    r"\b(ConnectX|CX|BlueField|BF|Thor)[ -]?\d{1,2}\b|\b(PCIe)[ -]*(?:gen[ -]?)?\d?(?:\.\d)?[ -]*x\d{1,2}\b",
+    r"\b(ConnectX|CX|BlueField|BF|Thor|Quantum|Spectrum|Slingshot|NVLink)[ -]?\d{1,2}\b"
+    r"|\b(PCIe)[ -]*(?:gen[ -]?)?\d?(?:\.\d)?[ -]*x\d{1,2}\b",
     re.IGNORECASE,
 )
-"""Generations of network cards and lanes of a bus, whose numbers count nothing: `CX7`, `ConnectX-7`, `PCIe 5.0 x16`."""
+"""Generations of cards, switches and links, and lanes of a bus, whose numbers count nothing: `CX7`, `Quantum-2`,
+`PCIe 5.0 x16`."""
 _COUNTED = (
     _CARDS,
     re.compile(rf"\b(?P<count>\d{{1,2}})(?:\s*[xX\u00d7]\s*|\s+)(?:{_KINDS_OF_CARDS}[ -]+){{1,3}}{_RATE}"),
@@ -81,6 +83,11 @@ _OF_TWO_PORTS = re.compile(
 """Cards of two ports, whose rates add up: `8x2x200G` of Oracle's machines."""
 _RATE_BEHIND = re.compile(rf"(\d\s*[xX\u00d7]\s*(?:{_KINDS_OF_CARDS}[ -]*)+)\(\s*({_RATE})[^()]*\)")
 """Cards whose rate stands in brackets: `8 x ConnectX-7 (400G)`."""
+_COUNT_BEHIND = re.compile(
+    rf"({_RATE})\s*(?:InfiniBand|IB|RoCE|EFA|Ethernet)?"
+    r"\s*\(\s*(?P<cards>\d{1,2})\s*(?i:NICs?|HCAs?|cards?|ports?|rails?)\b[^()]*\)"
+)
+"""The rate of cards whose number stands in brackets: `HDR 200G (1 NIC per node)`."""
 _OVERSUBSCRIBED = re.compile(r"over-?subscri\w*", re.IGNORECASE)
 _OF_ONE = re.compile(rf"(?<![\w.]){_RATE}")
 _EACH_GPU = re.compile(
@@ -88,7 +95,8 @@ _EACH_GPU = re.compile(
 )
 _EACH_NODE = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:node|server|host)\b", re.IGNORECASE)
 _PLAIN_ETHERNET = re.compile(rf"^(?!.*(roce|rdma|infiniband)).*(ethernet|gbe\b|{_SLOW})", re.IGNORECASE)
-"""A host has one card of it unless more are named; cards for RDMA come one for each accelerator."""
+"""A host has one card of it unless more are named; cards for RDMA come one for each accelerator, and so do cards of the rate
+that the usual node has for each: `400GbE` of H100."""
 FASTEST_PORT_GBIT_PER_S = 800.0
 _DOMAIN = re.compile(r"NVL(\d{1,6})\b", re.IGNORECASE)
 
@@ -126,7 +134,10 @@ def network_of(description: str, accelerator: str, *, gpus_per_node: int | None 
     """
     words = next((kind for words, kind in _FABRICS if re.search(words, description, re.IGNORECASE)), None)
     node = catalog.default_node(accelerator)
-    node_bytes_per_s, num_cards = _rate_of_node(description, gpus_per_node or node.num_accelerators)
+    usual_bytes_per_s = node.network_bytes_per_s_per_accelerator
+    node_bytes_per_s, num_cards = _rate_of_node(
+        description, gpus_per_node or node.num_accelerators, usual_bytes_per_s
+    )
     machine = machine_of(description, accelerator)
     remark = ""
     if node_bytes_per_s is None and machine:
@@ -135,7 +146,7 @@ def network_of(description: str, accelerator: str, *, gpus_per_node: int | None 
     elif node_bytes_per_s is None:
         remark = _unread_rate(
             description,
-            node.network_bytes_per_s_per_accelerator,
+            usual_bytes_per_s,
             is_usual=words in (None, catalog.default_fabric(accelerator).kind),
         )
     if affirmed(_OVERSUBSCRIBED, description):
@@ -183,10 +194,17 @@ def _domain(description: str, accelerator: str) -> int | None:
     return size
 
 
-def _rate_of_node(description: str, gpus: int) -> tuple[float | None, int | None]:
-    """Returns the rate of a node and its cards, from the first part of the description that says so."""
+def _rate_of_node(description: str, gpus: int, usual_bytes_per_s: float) -> tuple[float | None, int | None]:
+    """Returns the rate of a node and its cards, from the first part of the description that says so.
+
+    Args:
+        description: of the links.
+        gpus: accelerators of a node.
+        usual_bytes_per_s: of an accelerator of the usual node.
+    """
     description = _TIMES.sub("x", description)
-    counted = _OF_TWO_PORTS.sub(_as_one_port, _RATE_BEHIND.sub(r"\1\2", _NO_COUNT.sub(r"\1\2", description)))
+    counted = _RATE_BEHIND.sub(r"\1\2", _NO_COUNT.sub(r"\1\2", description))
+    counted = _COUNT_BEHIND.sub(r"\g<cards>x\1", _OF_TWO_PORTS.sub(_as_one_port, counted))
     for part in _PARTS.split(_BARE.sub(r"\1x\2G", counted)):
         is_scale_up = bool(_SCALE_UP.search(part))
         for_each_gpu = gpus if _EACH_GPU.search(part) else 1
@@ -199,7 +217,8 @@ def _rate_of_node(description: str, gpus: int) -> tuple[float | None, int | None
             continue
         if _EACH_GPU.search(part) or _EACH_NODE.search(part) or _is_of_many(rate):
             return for_each_gpu * _bytes_per_s(rate), None
-        if _PLAIN_ETHERNET.search(part):
+        is_usual = math.isclose(_bytes_per_s(rate), usual_bytes_per_s)
+        if _PLAIN_ETHERNET.search(part) and not is_usual:
             return _bytes_per_s(rate), 1
     return None, None
 

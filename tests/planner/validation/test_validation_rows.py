@@ -127,6 +127,13 @@ class TestHardware:
             ("8x200G IB", "infiniband-hdr", 200e9),
             ("Spectrum-X 8x400G", "ethernet-roce-400g", 400e9),
             ("Quantum-X800", "infiniband-xdr", None),
+            ("Quantum-2 InfiniBand 400 Gb/s per GPU", "infiniband-ndr", 400e9),
+            ("NVLink 4 IB 400G per GPU", "infiniband-ndr", None),
+            ("Slingshot 11 200 Gb/s NICs", "slingshot-11", None),
+            ("xGMI + 8x Thor2 400G", "infiniband-ndr", 400e9),
+            # The usual node has a card of 400 Gbit/s for each H100, so such a card says nothing of their number.
+            ("Spectrum-X 400GbE", "ethernet-roce-400g", None),
+            ("200GbE", "ethernet-roce-400g", 25e9),
         ],
     )
     def test_descriptions_of_networks_are_understood(
@@ -150,6 +157,8 @@ class TestHardware:
             ("200G HDRx4", 4),
             ("200G CX6 per GPU", None),
             ("RoCE 8x400", 8),
+            ("InfiniBand HDR 200G (1 NIC per node)", 1),
+            ("200 Gb/s RoCE (4 HCAs)", 4),
         ],
     )
     def test_cards_of_a_node_are_counted_where_they_are_told(
