@@ -24,11 +24,11 @@ ROUNDING = 1e-9
 @st.composite
 def layouts(draw: st.DrawFn) -> Plan:
     recompute = draw(st.sampled_from(Recompute))
-    zero = draw(st.integers(0, 3))
+    zero, pipeline = draw(st.integers(0, 3)), draw(st.sampled_from([1, 2, 4]))
     return plan_of(
         tensor=draw(st.sampled_from([1, 2, 4])),
-        pipeline=draw(st.sampled_from([1, 2, 4])),
-        virtual=1,
+        pipeline=pipeline,
+        virtual=draw(st.sampled_from([1, 2])) if pipeline > 1 else 1,
         context=draw(st.sampled_from([1, 2])),
         data=draw(st.sampled_from([8, 16])),
         recompute=recompute,
