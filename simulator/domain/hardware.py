@@ -219,7 +219,8 @@ class Storage(Record):
     """Power of the storage system that is charged to this run; left out: that of `capacity_bytes`, since the share of a site's
     storage is not known."""
     capacity_bytes: float = Field(default=0.0, ge=0)
-    """Capacity bought for this run, whoever owns the accelerators, including its embodied carbon; 0: part of the site."""
+    """Capacity bought for this run, whoever owns the accelerators; its embodied carbon counts where `carbon_scope.storage` is
+    true. 0: part of the site."""
     power_w_per_byte: float = Field(default=3.5e-12, ge=0, le=1e-9)
     """Power of one byte of capacity, where `capacity_power_w` is left out (flash: 2 to 5 W per usable TB; estimate)."""
     usd_per_byte: float = Field(default=400e-12, ge=0, le=1e-7)

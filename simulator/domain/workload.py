@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from simulator.domain.attention_span import SequenceShape
 from simulator.domain.documents import Documents
@@ -210,9 +210,9 @@ class Workload(Record):
     """Maximum number of tokens of a rank's experts over the average; further tokens are dropped. Left out: none are dropped."""
     documents: Documents | None = None
     """Documents packed into the sequences; left out: every sequence is one document."""
-    evaluation_every_steps: PositiveFloat | None = None
+    evaluation_every_steps: float | None = Field(default=None, ge=1)
     """Optimizer steps between two evaluations; left out: none."""
-    evaluation_sequences: PositiveInt = 1
+    evaluation_sequences: int = Field(default=1, gt=0, le=100_000_000)
     """Sequences of one evaluation: forward passes on the training accelerators."""
 
     @model_validator(mode="after")

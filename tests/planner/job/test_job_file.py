@@ -195,12 +195,19 @@ def test_a_job_says_how_its_saves_are_made_and_names_schemes_by_their_systems() 
         ("storage", {"read_bytes_per_s": 1e-300}, "read_bytes_per_s = 1e-300: must be at least 1000000"),
         ("checkpointing", {"fixed_stall_s": 1e300}, "fixed_stall_s = 1e+300: must be at most 1000000000"),
         ("checkpointing", {"replay_bytes_per_s": 150}, "replay_bytes_per_s = 150: must be at least 1000000"),
+        # A run that evaluates a thousand times a step is endless by that alone, whatever fails.
+        ("workload", {"evaluation_every_steps": 1e-30}, "evaluation_every_steps = 1e-30: must be at least 1"),
+        (
+            "workload",
+            {"evaluation_every_steps": 1, "evaluation_sequences": 10**18},
+            "evaluation_sequences = 1000000000000000000: must be at most 100000000",
+        ),
     ],
 )
 def test_figures_of_runs_in_another_unit_are_refused(
     section: str, values: dict[str, object], rule: str
 ) -> None:
-    own = {"preset": "typical"} | values if section == "reliability" else values
+    own = {"reliability": {"preset": "typical"}, "workload": WORKLOAD}.get(section, {}) | values
     assert f"{section}.{rule}" in refusal(changed(**{section: own}))
 
 
