@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from planner.compare.view import (
     EXPLAINED,
     GRID_HEADS,
     SHOWN_METRICS,
+    alike_words,
     decision_row,
     explanation_notes,
     explanation_rows,
@@ -37,6 +38,12 @@ main { max-width: 84rem; }
   td[data-head]::before { content: attr(data-head) ": "; color: var(--soft); } td:first-child { font-weight: 600; } }
 """
 """On a phone the columns of a table stand below each other, each with its head."""
+
+_HOW_TO_READ_CAUSES = (
+    '<p class="note">First the effect of each input alone with the design of A, then the interaction of all inputs, then '
+    "the effect of the different design; if answers are compared, it is split by the inputs that lead to this design. "
+    "The rows sum to the last one.</p>"
+)
 
 
 def comparison_page(found: Comparison) -> str:
@@ -88,18 +95,18 @@ def _sections(found: Comparison) -> Iterator[str]:
 
 def _explained(found: Comparison, explanation: Explanation, letter: str) -> Iterator[str]:
     yield f"<h2>Why {letter} differs from A</h2>"
-    yield (
-        '<p class="note">First the effect of each input alone with the design of A, then the interaction of all inputs, then '
-        "the effect of the different design; if answers are compared, it is split by the inputs that lead to this design. "
-        "The rows sum to the last one.</p>"
-    )
-    heads = [words(name) for name in EXPLAINED]
-    rows = explanation_rows(explanation, found.metrics, EXPLAINED)
-    yield table(("cause", *heads), rows, numbers_from=1, has_sum=True)
     others = [name for name in SINGLE_FIGURES if name not in EXPLAINED]
-    yield "<details><summary>Other figures</summary>"
+    rows = explanation_rows(explanation, found.metrics, EXPLAINED)
     more = explanation_rows(explanation, found.metrics, others)
-    yield table(("cause", *(words(name) for name in others)), more, numbers_from=1, has_sum=True)
-    yield "</details>"
+    if rows or more:
+        yield _HOW_TO_READ_CAUSES
+    heads = [words(name) for name in EXPLAINED]
+    yield _causes(heads, rows) if rows else f"<p>{alike_words(letter, heads)}</p>"
+    if more:
+        yield f"<details><summary>Other figures</summary>{_causes([*map(words, others)], more)}</details>"
     for note in explanation_notes(explanation):
         yield f"<p>{escape(note)}</p>"
+
+
+def _causes(heads: Sequence[str], rows: Sequence[tuple[str, ...]]) -> str:
+    return table(("cause", *heads), rows, numbers_from=1, has_sum=True)

@@ -30,7 +30,7 @@ from studies.files.journal import Journal
 from studies.files.store import StudyStore, called
 from studies.progress import Report, ignore
 
-WRITTEN_PLAN = re.compile(r"(?P<job>.+?\.(?:ya?ml|json|toml))@(?P<plan>.+)", re.IGNORECASE | re.DOTALL)
+WRITTEN_PLAN = re.compile(r"(?P<job>.+?\.(?:ya?ml|json|toml))@(?P<plan>.*)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +92,9 @@ def _is_answer(path: Path) -> bool:
 
 
 def _planned(text: str, job: Job, written: str) -> Side:
+    if not written.strip():
+        rule = "the plan behind @ is missing: write one, such as tp=8,pp=4,dp=16, or leave out the @"
+        raise _problem(text, rule)
     try:
         fields = read_plan(written)
     except InputError as error:

@@ -184,12 +184,13 @@ def _figure(name: str, value: float | None, first: float | None) -> str:
 def explanation_rows(
     explanation: Explanation, metrics: Sequence[MetricRow], names: Sequence[str]
 ) -> list[tuple[str, ...]]:
-    """Returns one row for each cause with a visible effect on one of the figures, and the total."""
+    """Returns one row for each cause with a visible effect on one of the figures, and the total; none where all are alike."""
     base = {row.metric: row.values[0] or 0.0 for row in metrics}
     causes = [(name_words(cause.input), cause.effects) for cause in explanation.causes]
     parts = [*causes, ("interaction of inputs", explanation.interaction), *_chosen(explanation)]
     rows = [_effects(name, effects, names) for name, effects in parts if _is_seen(effects, base, names)]
-    return [*rows, _effects("total", explanation.total, names)]
+    is_alike = not rows and not any(explanation.total.get(name) for name in names)
+    return [] if is_alike else [*rows, _effects("total", explanation.total, names)]
 
 
 def _chosen(explanation: Explanation) -> list[tuple[str, Metrics]]:
@@ -201,6 +202,16 @@ def _chosen(explanation: Explanation) -> list[tuple[str, Metrics]]:
     ]
     rest = "several inputs" if len(alone) > 1 else "the search"
     return [*alone, (f"different design due to {rest}", explanation.choice_interaction)]
+
+
+def alike_words(letter: str, names: Sequence[str]) -> str:
+    """Returns what replaces the rows of figures that are the same.
+
+    Example:
+        >>> alike_words("B", ["time to train", "cost", "carbon"])
+        'B has the same time to train, cost and carbon as A.'
+    """
+    return f"{letter} has the same {', '.join(names[:-1])} and {names[-1]} as A."
 
 
 def explanation_notes(explanation: Explanation) -> list[str]:
@@ -222,7 +233,10 @@ def _show_explanation(
 ) -> None:
     title(console, f"why {letter} differs from A")
     heads = [human.words(name) for name in EXPLAINED]
-    _table(console, ("cause", *heads), explanation_rows(explanation, metrics, EXPLAINED), from_right=1)
+    if rows := explanation_rows(explanation, metrics, EXPLAINED):
+        _table(console, ("cause", *heads), rows, from_right=1)
+    else:
+        sentences(console, [alike_words(letter, heads)])
     sentences(console, explanation_notes(explanation))
 
 

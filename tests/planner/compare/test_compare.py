@@ -137,6 +137,18 @@ def test_inputs_that_only_choose_are_marked_and_cause_nothing() -> None:
     assert "marked" not in rendered(lambda console: show_comparison(other, console))
 
 
+def test_equal_answers_have_a_sentence_in_place_of_causes_that_are_all_zero() -> None:
+    same = compare([side(job_with()), side(job_with())])
+    sentence = "B has the same time to train, cost, energy and carbon as A."
+    dearer = job_with({**H100_RENTED, "rent_usd_per_gpu_hour": 9.0})
+    found = compare([side(job_with()), side(dearer)])
+    for shown_of in (comparison_page, lambda each: rendered(lambda console: show_comparison(each, console))):
+        assert sentence in shown_of(same)
+        assert "total" not in shown_of(same).partition("Why B differs from A")[2]
+        assert sentence not in shown_of(found)
+        assert "total" in shown_of(found).partition("Why B differs from A")[2]
+
+
 def test_changes_of_figures_have_a_sign_where_there_is_one() -> None:
     found = compare([side(job_with()), side(job_with(workload={"tokens": 1e11}))])
     before, after = values_of(found, "cost_usd")
@@ -454,6 +466,11 @@ class TestSides:
         (tmp_path / "recommendation.json").write_text('{"recommendation": 1}', encoding="utf-8")
         with pytest.raises(InputError, match="is not an answer of this version"):
             read_side(str(tmp_path), StudyStore(tmp_path))
+
+    @pytest.mark.parametrize("plan", ["", " "])
+    def test_a_job_with_an_empty_plan_is_refused(self, plan: str, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="the plan behind @ is missing: write one, such as tp=8"):
+            read_side(f"{BLOOM}@{plan}", StudyStore(tmp_path))
 
     def test_an_unknown_study_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(StudyError, match="there is no such study"):
