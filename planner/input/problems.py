@@ -155,8 +155,14 @@ def shown(value: object, *, limit: int = 60) -> str:
 
 
 def nearest(name: str, known: tuple[str, ...]) -> str:
-    """Returns the known names most similar to a name, or all of them if none is similar."""
-    matches = difflib.get_close_matches(name[:100], known, n=3)
+    """Returns the known names most similar to a name, or all of them if none is similar.
+
+    Example:
+        >>> nearest("tq", ("tp", "pp", "zero"))
+        'nearest: tp'
+    """
+    least = 0.5 if len(name) <= 2 else 0.6  # one letter of two is half; the other is difflib's default
+    matches = difflib.get_close_matches(name[:100], known, n=3, cutoff=least)
     return f"nearest: {', '.join(matches)}" if matches else f"known: {', '.join(known)}"
 
 

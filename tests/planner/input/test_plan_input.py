@@ -69,6 +69,7 @@ def test_a_job_with_several_offers_wants_to_know_which_one(capsys: pytest.Captur
     ("plan", "message"),
     [
         ("tp=4,tensor_paralel=2", "tensor_paralel = 2: unknown key; nearest: tensor_parallel"),
+        ("tq=4", "tq = 4: unknown key; nearest: tp"),
         ("tp=four", "tp = 'four': must be a whole number"),
         ("tp=4.5", "tp = 4.5: must be a whole number"),
         ("tp='4'", "tp = '4': must be a whole number"),
