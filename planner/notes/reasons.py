@@ -11,6 +11,7 @@ from planner.grid_conventions import grid_convention, grid_notes
 from planner.job.batch_size import batch_notes
 from planner.job.unused_fields import unused_notes
 from planner.notes.accuracy_notes import accuracy_notes
+from planner.notes.cooling_note import cooling_notes
 from planner.notes.interleaving_note import interleaving_notes
 from planner.notes.memory_note import full_front_notes
 from planner.notes.placement_note import placement_notes
@@ -279,7 +280,8 @@ def cautions(
         notes += placement_notes(job, plan)
     notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
-    notes += grid_notes([*map(job.site_of, job.offers), *job.what_if.sites])
+    sites = [*map(job.site_of, job.offers), *job.what_if.sites]
+    notes += [*grid_notes(sites), *cooling_notes(sites)]
     notes += price_notes(job)
     notes += batch_notes(job)
     notes += unused_notes(job)
