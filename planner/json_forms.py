@@ -18,7 +18,8 @@ class SweepAnswer(Record):
     schema_version: int = 1
     """Version of this form; increases when a field is removed or changes its meaning."""
     rows: tuple[TableRow, ...]
-    """One design each, in the order of the sweep: its axes, its decisions, and what it comes to, units in the names."""
+    """One design each, in the order of the sweep: its axes, its decisions, and what it comes to, units in the names. Null are
+    figures where no layout supports the scheme, intervals where nothing is ever saved, and times where a run never ends."""
 
 
 class CatalogAnswer(Record):

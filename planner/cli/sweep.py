@@ -52,7 +52,7 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
     from planner.cli.terminal.output import progress, quiet_libraries, rendered, write
     from planner.input.own_files import replacing
     from planner.sweep.grid import load_sweep
-    from planner.sweep.table import write_rows
+    from planner.sweep.table import json_rows, write_rows
     from planner.sweep.view import show_sweep
 
     if output is not None:
@@ -64,7 +64,8 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
         with quiet_libraries(), progress(is_shown=not quiet) as report:
             rows, is_whole = _rows(grid, sweep.parent, report, should_stop)
         if as_json:
-            write(json.dumps({"schema_version": 1, "rows": rows}, indent=2) + "\n")
+            document = {"schema_version": 1, "rows": json_rows(rows)}
+            write(json.dumps(document, indent=2, allow_nan=False) + "\n")
         else:
             write(rendered(lambda console: show_sweep(grid, rows, console, is_whole=is_whole)))
         if output is not None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.input.arguments import check_kind
 from planner.sweep.grid import AUTO, Sweep, SweepPoint
+from simulator.record import finite_or_none
 from simulator.units import DAY, JOULES_PER_KWH
 from studies.tracking.design_table import plan_columns
 
@@ -49,6 +50,20 @@ def point_rows(sweep: Sweep, point: SweepPoint) -> list[Row]:
         }
         rows.append({**point.axes, **dict(zip(columns, values, strict=True)), **asked, BROKEN: broken or ""})
     return rows
+
+
+def json_rows(rows: Iterable[Row]) -> list[Row]:
+    """Returns the rows as JSON can have them, which knows no infinity: `None` where nothing is ever saved or a run never ends.
+
+    Example:
+        >>> json_rows([{"checkpoint_scheme": "none", "used_interval_s": float("inf")}])
+        [{'checkpoint_scheme': 'none', 'used_interval_s': None}]
+    """
+    return [{name: _finite(value) for name, value in row.items()} for row in rows]
+
+
+def _finite(value: object) -> object:
+    return finite_or_none(value) if isinstance(value, float) else value
 
 
 def write_rows(rows: list[Row], path: Path) -> None:

@@ -344,6 +344,27 @@ def test_the_command_writes_what_it_shows(
     assert f"{rows[0]['goodput_fraction'] * 100:.2f}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("reliability", "endless"),
+    [("typical", []), ({"preset": "typical", "failures_per_1000_node_days": 10_000}, ["none"])],
+)
+def test_json_has_null_for_saves_that_never_come_and_runs_that_never_end(
+    reliability: object, endless: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """JSON has no infinity (RFC 8259, section 6)."""
+    schemes = {"num_gpus": [16], "checkpoint_schemes": ["none"], "checkpoint_intervals_s": ["auto"]}
+    sweep = sweep_with(**schemes, job=JOB | {"reliability": reliability}).model_dump(mode="json")
+    file = tmp_path / "small.json"
+    file.write_text(json.dumps(sweep))
+    assert main(["sweep", str(file), "--json"]) == 0
+    shown = capsys.readouterr().out
+    constants: list[str] = []
+    (row,) = json.loads(shown, parse_constant=constants.append)["rows"]
+    assert constants == []
+    assert row["used_interval_s"] is None
+    assert [row["checkpoint_scheme"]] * (row["wall_time_s"] is None) == endless
+
+
 def test_the_command_overwrites_nothing(
     sweep_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
