@@ -25,6 +25,7 @@ from constraints.purchase_problem import (
 from constraints.relaxation import rounded_up
 from planner import __version__
 from planner.input.arguments import check_kind, check_seed, path_given
+from planner.notes.cooling_note import cooling_notes
 from planner.purchase.fleet import Fleet, FleetLimits
 from planner.purchase.notes import notes_of, slack_notes
 from planner.purchase.plan import Acquisition, BindingRule, PurchasePlan, ScheduledRun
@@ -33,6 +34,7 @@ from planner.purchase.problem import PooledProblem, pooled_problem
 from planner.purchase.rules import Rule, rules_of
 from planner.purchase.ways import Candidate, candidates_of, job_on
 from simulator.catalog import catalog_hash
+from simulator.domain.hardware import Site
 from simulator.domain.job import Job
 from simulator.units import DAY, HOUR
 
@@ -103,7 +105,7 @@ def _plan(
             job.name: len({id(one) for one in question.pooled.candidates if one.job == index})
             for index, job in enumerate(fleet.jobs)
         },
-        notes=(*notes_of(fleet, question.folder), *slack_notes(runs)),
+        notes=(*notes_of(fleet, question.folder), *slack_notes(runs), *cooling_notes([question.site])),
     )  # fmt: skip
 
 
@@ -122,6 +124,12 @@ class _Question:
             tuple(job_on(self.fleet, job, offer, self.folder) for job in self.fleet.jobs)
             for offer in self.fleet.offers
         )
+
+    @property
+    def site(self) -> Site:
+        """Where all of it stands."""
+        job = self.jobs[0][0]
+        return job.site_of(job.offers[0])
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
