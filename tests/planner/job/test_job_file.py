@@ -207,7 +207,8 @@ def test_a_job_says_how_its_saves_are_made_and_names_schemes_by_their_systems() 
 def test_figures_of_runs_in_another_unit_are_refused(
     section: str, values: dict[str, object], rule: str
 ) -> None:
-    own = {"reliability": {"preset": "typical"}, "workload": WORKLOAD}.get(section, {}) | values
+    given: dict[str, dict[str, object]] = {"reliability": {"preset": "typical"}, "workload": {**WORKLOAD}}
+    own = given.get(section, {}) | values
     assert f"{section}.{rule}" in refusal(changed(**{section: own}))
 
 
