@@ -15,6 +15,8 @@ from simulator.errors import CapplanError
 
 LONGEST_NAME = 200
 """Characters of a name; what follows them says nothing new."""
+LONGEST_TEXT = 5_000
+"""Characters of notes that are read; many words are looked for in them."""
 _OF_DEEPSPEED = r"deepspeed|\bzero"
 """Words for DeepSpeed's sharding where FSDP may be meant, too."""
 _Value = TypeVar("_Value")
@@ -29,12 +31,15 @@ class Told:
 
     def __init__(self, cells: Cells) -> None:
         self.cells = cells
-        self._own_notes = of_this_run(cells.text.get("notes", ""))
+        notes = cells.text.get("notes", "")
+        self._own_notes = of_this_run(notes[:LONGEST_TEXT])
         self.assumed: list[str] = []
         self.remarks: list[str] = []
         self._left_out: set[str] = set()
         for column, meaning in cells.remarks:
             self.remark(column, meaning)
+        if len(notes) > LONGEST_TEXT:
+            self.remark("notes", f"the first {LONGEST_TEXT:,} of {len(notes):,} characters are read")
 
     def text(self, column: str) -> str:
         """Returns the text of a column, for notes only what concerns this run; empty if there is none."""

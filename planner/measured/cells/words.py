@@ -26,6 +26,8 @@ _DENIAL_BEFORE = re.compile(
     r"(?:(?:a|an|any|the|using|use of|activation|gradient)[-_\s]+)*$",
     re.IGNORECASE,
 )
+_LONGEST_DENIAL = 100
+"""Characters before a name in which a denial of it begins; to search all of them would take the square of their number."""
 _DENIAL_BEHIND = re.compile(
     r"\w*[-_\s:=(]+(?:(?:kernels?|layers?|modules?)[-_\s]+)?(?:(?:is|are|was|were)[-_\s]+)?(?:(?:turned|switched)[-_\s]+)?"
     r"(?:off|false|disabled|none|absent|excluded|unavailable|ignored|left[-_\s]+out"
@@ -119,7 +121,8 @@ def _named(words: str | re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 
 def _is_denied(found: re.Match[str]) -> bool:
-    is_before = _DENIAL_BEFORE.search(found.string[: found.start()])
+    start = found.start()
+    is_before = _DENIAL_BEFORE.search(found.string, max(0, start - _LONGEST_DENIAL), start)
     return bool(is_before or _DENIAL_BEHIND.match(found.string, found.end()))
 
 

@@ -35,6 +35,8 @@ _WHOLE_WORDS = re.compile("|".join(rf"(?:{words.pattern})\w*(?:[ _-]proj\w*)?" f
 """Names of modules to the end of their last word."""
 _LIST = re.compile(r"[\s:=\[(]*([^;.()\[\]]*)")
 """What stands behind a word that a list of modules follows, up to where it ends."""
+_LONGEST_LIST = 400
+"""Characters of a list of modules; the names of all of them take fewer."""
 _BETWEEN = re.compile(r"[,+/&]|\band\b")
 
 
@@ -59,7 +61,7 @@ def listed_modules(text: str) -> str:
 
     It ends where something else is said, as in `mlp, moe dispatcher all-to-all`.
     """
-    found = _LIST.match(text.lower())
+    found = _LIST.match(text[:_LONGEST_LIST].lower())
     parts = _BETWEEN.split(found[1]) if found else []
     return ", ".join(takewhile(_is_module, parts))
 

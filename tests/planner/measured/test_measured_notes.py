@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from planner.measured.cells.notes import hides_expert_exchange
+from planner.measured.cells.notes import hides_expert_exchange, hides_gradient_traffic
 from planner.measured.cells.words import of_this_run
 from tests.planner.measured_rows import RUN, simulated_row
 
@@ -186,3 +187,29 @@ def test_options_of_megatron_count_layers_in_notes(
     # `arguments.py`: block and uniform count layers of a chunk; groups of one layer are all of them.
     row = simulated_row(tmp_path, {**RUN, "recompute": "", "notes": notes})
     assert (row["recompute"], row["recompute_num_layers"]) == (kind, num_layers)
+
+
+class TestLongNotes:
+    def test_denials_are_looked_for_near_a_name(self) -> None:
+        before = time.process_time()
+        assert hides_gradient_traffic("overlap grad " * 20_000) is True
+        assert time.process_time() - before < 30, "linear: 0.6 s; all that stands before each name: 300 s"
+
+    @pytest.mark.parametrize("num_spaces", [1, 2, 3, 4])
+    def test_a_denial_is_a_whole_word(self, num_spaces: int) -> None:
+        """Wherever the characters begin that are searched for one."""
+        between = " " * num_spaces
+        assert hides_gradient_traffic(f"no{between}{'the ' * 20}overlap grad") is False
+        assert hides_gradient_traffic(f"piano{between}{'the ' * 24}overlap grad") is True
+
+    def test_lists_of_modules_are_short(self, tmp_path: Path) -> None:
+        before = time.process_time()
+        row = simulated_row(tmp_path, {**RUN, "recompute": "", "notes": "recompute " * 490})
+        assert row["recompute"] == "none"
+        assert time.process_time() - before < 30
+
+    def test_what_stands_behind_5000_characters_is_told_not_to_be_read(self, tmp_path: Path) -> None:
+        notes = "x" * 5_000 + "; no overlap of DP"
+        row = simulated_row(tmp_path, {**RUN, "notes": notes})
+        assert row["overlaps_gradient_sync"] == simulated_row(tmp_path, RUN)["overlaps_gradient_sync"]
+        assert "the first 5,000 of 5,018 characters are read" in row["remarks"]
