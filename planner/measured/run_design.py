@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from planner.measured.layout.degrees import layout_of, split_layers
 from planner.measured.layout.schedule import Order, interleaved_group, ordered, remark_unknown_chunks
+from planner.measured.layout.stage_cuts import noted_cut
 from planner.measured.recomputation.fitting_modules import in_model
 from planner.measured.run_layout import RunLayout
 from planner.measured.software.run_software import RunSetting
@@ -62,7 +63,7 @@ def design_of(setting: RunSetting) -> RunDesign:
     if order.schedule is None and not habits.picks_chunks:
         remark_unknown_chunks(told, layout)
     setting.remark_whole_gradients(habits, stage)
-    cut_cells = _cut_cells(setting, shape["num_layers"], layout)
+    cut_cells = _cut_cells(setting, shape["num_layers"], layout, order)
     shape["num_layers"] = _cut_layers(setting, shape["num_layers"], layout, cut_cells)
     habit_cells = setting.cells(layout, shape["num_layers"], habits, stage)
     sequences = _sequence_cells(setting, layout)
@@ -107,10 +108,11 @@ def _schedule_cells(setting: RunSetting, layout: RunLayout, order: Order) -> dic
     }
 
 
-def _cut_cells(setting: RunSetting, num_layers: int, layout: RunLayout) -> dict[str, object]:
-    """Returns the multi-token prediction modules, and the layers of every chunk where these affect the cut."""
+def _cut_cells(setting: RunSetting, num_layers: int, layout: RunLayout, order: Order) -> dict[str, object]:
+    """Returns the multi-token prediction modules, and the layers of every chunk where these or the notes affect the cut."""
     modules = num_mtp_layers(setting.told, setting.habits)
-    cut = cut_around_modules(num_layers, modules, layout)
+    noted = noted_cut(setting.told, num_layers, layout, order.schedule)
+    cut = noted or cut_around_modules(num_layers, modules, layout)
     return {
         **({"num_mtp_layers": modules} if modules else {}),
         **({"stage_layers": " ".join(map(str, cut))} if cut else {}),

@@ -25,7 +25,7 @@ from planner.measured.recomputation.module_names import (
     named_modules,
     unread_modules,
 )
-from planner.measured.recomputation.notes import noted, noted_modules, noted_part
+from planner.measured.recomputation.notes import noted, noted_modules, noted_part, noted_share
 from planner.measured.recomputation.recomputed import EVERY_LAYER, NOT_GIVEN, NOTHING, Recomputed
 from simulator.domain.model import RecomputeModule
 from simulator.errors import InputError, Problem
@@ -76,7 +76,7 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     """
     text = written.lower()
     asks_notes = text in NOTHING_SAID or _ASKS_NOTES.fullmatch(text)
-    if asks_notes and (found := noted_modules(notes)):
+    if asks_notes and (found := noted_modules(notes) or noted_share(notes)):
         return found
     if text in NOTHING_SAID:
         return noted(notes)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from planner.measured.cells import notes as measured_notes
 from planner.measured.cells.words import affirmed, affirmed_number, all_affirmed, first_affirmed
+from planner.measured.recomputation.layer_counts import LayerCount, counted_layers
 from planner.measured.recomputation.module_names import CORE_WORDS, listed_modules, named_modules
 from planner.measured.recomputation.recomputed import ANYTHING, EVERY_LAYER, NOTHING, Recomputed
 
@@ -32,6 +33,13 @@ _KINDS: tuple[tuple[str, Literal["full", "selective"]], ...] = (
 _NUM_LAYERS = re.compile(r"\brecompute[-_ ]num[-_ ]layers[ =:]+([1-9]\d{0,4})\b", re.IGNORECASE)
 _IN_GROUPS = re.compile(r"\brecompute[-_ ]method[ =:]+uniform\b", re.IGNORECASE)
 """Megatron's options: as many layers of a chunk, or groups of so many layers."""
+_SHARE = re.compile(
+    rf"\b(?:{_AGAIN}|{_CHECKPOINT}|checkpoints?|recomputes)[ :=(]+(?:(?:of|on|for|in|only|with) )*"
+    r"((?:every|each) (?:other|[1-9]\d{0,2}(?:st|nd|rd|th)) layer\b|[1-9]\d{0,2} (?:out )?of (?:the )?[1-9]\d{0,2} layers\b)"
+    r"|\bselective[-_ ](?:ac|activation[-_ ]checkpointing)(?:[-_ ]option)?[ =:'\"]+([2-9]|[1-9]\d)\b(?![.%]| \w)",
+    re.IGNORECASE,
+)
+"""A share of the layers: `AC every 2nd layer`, torchtitan's `selective_ac_option=2`."""
 _NONE = re.compile(
     rf"(?:^|[;,])\s*(?:no|without) (?:(?:activation|gradient)[- ])?{_AGAIN}"
     r"|\b(?:(?:activation|gradient)[-_ ]checkpointing|ac)[:=]? ?(?:off|none|false)\b",
@@ -47,6 +55,8 @@ _BEFORE_MODULES = re.compile(
 
 def noted(notes: str) -> Recomputed | None:
     """Returns what notes mean beside an empty cell; `None` where they say nothing."""
+    if share := noted_share(notes):
+        return share
     if num_layers := measured_notes.recomputed_layers(notes):
         return Recomputed(kind="full", num_layers=num_layers, method="block")
     kind = first_affirmed(_KINDS, notes)
@@ -55,6 +65,19 @@ def noted(notes: str) -> Recomputed | None:
     if kind:
         return Recomputed(kind=kind)
     return NOTHING if _NONE.search(notes) else None
+
+
+def noted_share(notes: str) -> Recomputed | None:
+    """Returns what notes mean that compute one in so many layers again, or so many of all; `None` where they do not say."""
+    found = affirmed(_SHARE, notes)
+    if found is None:
+        return None
+    count = (
+        counted_layers(found[1].lower()) if found[1] else LayerCount(num_layers=1, of_layers=int(found[2]))
+    )
+    if count.num_layers == count.of_layers:
+        return EVERY_LAYER
+    return Recomputed(kind="full", num_layers=count.num_layers, of_layers=count.of_layers, method="block")
 
 
 def _by_option(num_layers: int, *, is_grouped: bool) -> Recomputed:

@@ -189,6 +189,33 @@ def test_options_of_megatron_count_layers_in_notes(
     assert (row["recompute"], row["recompute_num_layers"]) == (kind, num_layers)
 
 
+@pytest.mark.parametrize(
+    ("cell", "notes", "num_layers"),
+    [
+        ("", "AC every 2nd layer", "16"),
+        ("", "activation checkpointing of every 4th layer", "8"),
+        ("", "checkpoint every other layer", "16"),
+        ("", "activation_checkpoint.selective_ac_option='2'", "16"),
+        ("selective", "selective_ac_option=4", "8"),
+        ("selective", "selective AC 2", "16"),
+        ("", "activation checkpointing of 20 of 32 layers", "20"),
+        ("", "checkpointing of 32 of 32 layers", ""),
+    ],
+)
+def test_notes_tell_the_share_of_layers(tmp_path: Path, cell: str, notes: str, num_layers: str) -> None:
+    # torchtitan's `apply_ac`: one of so many layers is checkpointed, whole; of the 32 of Llama 3 8B.
+    row = simulated_row(tmp_path, {**RUN, "recompute": cell, "notes": notes})
+    assert (row["num_layers"], row["recompute"], row["recompute_num_layers"]) == ("32", "full", num_layers)
+
+
+@pytest.mark.parametrize(
+    "notes", ["MoE every 2nd layer", "selective AC 40 GiB", "full attention every 4th layer"]
+)
+def test_shares_of_other_things_recompute_no_layers(tmp_path: Path, notes: str) -> None:
+    row = simulated_row(tmp_path, {**RUN, "recompute": "", "notes": notes})
+    assert row["recompute"] in ("none", "selective")
+
+
 class TestLongNotes:
     def test_denials_are_looked_for_near_a_name(self) -> None:
         before = time.process_time()
