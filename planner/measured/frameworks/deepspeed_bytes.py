@@ -29,3 +29,6 @@ LIVE_WEIGHTS = 1e9
 """`stage3_max_live_parameters` of DeepSpeed's defaults; its hooks gather and release module by module."""
 BF16_GRADIENT = 6
 """DeepSpeed's `BF16_Optimizer` keeps 16-bit gradients beside the sums in 32 bits."""
+SHARDED_GRADIENT = 2
+"""That optimizer is of ZeRO-1 alone (`_do_optimizer_sanity_check` in `runtime/engine.py`). From ZeRO-2 on gradients are in the
+format of the model unless `grad_accum_dtype` says otherwise (`get_data_types`)."""

@@ -13,6 +13,7 @@ DEEPSPEED = Habits(
     has_sequence_parallel=False,
     gathers_cast_inputs=False,
     gradient_bytes=deepspeed_bytes.BF16_GRADIENT,
+    sharded_gradient_bytes=deepspeed_bytes.SHARDED_GRADIENT,
     sync_bytes=2,
     sync_buffer_bytes=deepspeed_bytes.BUFFERS,
     fp16_update_bytes=deepspeed_bytes.UPDATE,

@@ -87,6 +87,8 @@ class Habits:
     step_bytes: float | None = None
     fp16_step_bytes: float | None = None
     """The same with loss scaling."""
+    sharded_gradient_bytes: int | None = None
+    """`gradient_bytes` from ZeRO-2 on, which are then copied for the update as in fp16; left out: the same."""
     most_gathered_weights: float | None = None
     weight_prefetch: WeightPrefetch = "both"
     regathers_weights: bool = False

@@ -243,6 +243,14 @@ def reducing_in_pipeline(habits: Habits) -> Habits:
     )
 
 
+def sharding_gradients(habits: Habits) -> Habits:
+    """Returns the habits of a framework with the gradients that it keeps where ranks share them, from ZeRO-2 on."""
+    size = habits.sharded_gradient_bytes
+    if size is None or habits.gradient_bytes == size:
+        return habits
+    return replace(habits, gradient_bytes=size, update_bytes=habits.fp16_update_bytes)
+
+
 def outside_pipeline(habits: Habits) -> Habits:
     """Returns the habits of a framework without a pipeline: only DeepSpeed's pipelines are known to wait."""
     return replace(habits, kernel_launch="eager-2022") if habits.kernel_launch == "blocking-2022" else habits

@@ -13,6 +13,7 @@ from planner.measured.cells.told import Told
 from planner.measured.frameworks.habits import Habits
 from planner.measured.frameworks.names import is_maxtext
 from planner.measured.hardware.nodes import MeasuredNode
+from planner.measured.layout.degrees import GRADIENTS_STAGE
 from planner.measured.layout.sharding import (
     LAST_STAGE,
     SHARD_GROUPS,
@@ -26,7 +27,12 @@ from planner.measured.layout.sharding import (
 from planner.measured.recomputation.cell import recomputed
 from planner.measured.recomputation.recomputed import NOT_GIVEN, Recomputed, of_a_chunk
 from planner.measured.run_layout import RunLayout
-from planner.measured.software.framework_habits import in_pipeline, outside_pipeline, reducing_in_pipeline
+from planner.measured.software.framework_habits import (
+    in_pipeline,
+    outside_pipeline,
+    reducing_in_pipeline,
+    sharding_gradients,
+)
 from planner.measured.software.gradient_formats import gradient_cells
 from planner.measured.software.offload import activation_offload_fraction, optimizer_offload_fraction
 from planner.measured.software.told_habits import GATHERED_CASTS, UNTOLD_HABITS
@@ -64,6 +70,8 @@ class RunSetting:
         written, is_pipeline = self.told.text("zero_stage_or_fsdp"), layout.pipeline_parallel > 1
         habits = reducing_in_pipeline(self.habits) if is_pipeline else outside_pipeline(self.habits)
         stage = told_stage(self.told, habits.zero_stage)
+        if (habits.zero_stage if stage is None else stage) >= GRADIENTS_STAGE:
+            habits = sharding_gradients(habits)
         is_habit = stage != 0 and (not says_to_shard_again(written) or keeps_weights(written))
         most = habits.pipeline_zero_stage
         if not (most and is_pipeline and is_habit):

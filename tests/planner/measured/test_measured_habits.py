@@ -12,7 +12,7 @@ from planner.measured.runs import Row, compare, job_of, memory_kind, plan_of
 from planner.measured.software.framework_habits import habits_of
 from planner.validation.comparison import entries_of, memory_verdicts
 from simulator.memory.peak import memory_by_stage
-from tests.planner.measured_rows import LLAMA_405B, QWEN3_30B, shipped, simulated_row, written
+from tests.planner.measured_rows import LLAMA_405B, QWEN3_30B, RUN, shipped, simulated_row, written
 
 
 def row_of(folder: Path, **changes: object) -> Row:
@@ -368,6 +368,33 @@ class TestHabitsOfReleases:
         assert (workload.bucket_copy_bytes, workload.added_gradient_bytes) == (copied, 6)
         assert workload.step_bytes == step
         assert workload.measures_accuracy == workload.checkpoints_norms == is_measured
+
+    @pytest.mark.parametrize(
+        ("stage", "precision", "bytes_of_states"),
+        [
+            ("zero1", "bf16", (6, None)),
+            ("zero2", "bf16", (2, 6)),
+            ("zero3", "bf16", (2, 6)),
+            ("zero3", "fp16", (2, 6)),
+        ],
+    )
+    def test_deepspeed_sums_in_32_bits_under_zero_1_alone(
+        self, tmp_path: Path, stage: str, precision: str, bytes_of_states: tuple[float, float | None]
+    ) -> None:
+        """`_do_optimizer_sanity_check` takes `BF16_Optimizer` for stage 1 alone, `get_data_types` the model's format."""
+        row = row_of(tmp_path, framework="DeepSpeed 0.14", zero_stage_or_fsdp=stage, precision=precision)
+        workload = job_of(row).workload
+        assert (workload.gradient_bytes, workload.update_bytes) == bytes_of_states
+        assert (workload.sync_bytes, workload.optimizer_bytes) == (2, 12)
+
+    def test_weights_and_gradients_of_deepspeed_under_zero_3_have_16_bits(self, tmp_path: Path) -> None:
+        """2 + 2 + 12 bytes of each of 8.03e9 weights over 8 ranks (arXiv 1910.02054, section 3.1)."""
+        changes = {"framework": "DeepSpeed 0.14", "zero_stage_or_fsdp": "zero3"}
+        row = simulated_row(tmp_path, {**RUN, **changes})
+        memory = memory_by_stage(job_of(row).workload, plan_of(row))
+        each = 8.03e9 / 8
+        found = (memory.weights_bytes[0], memory.gradients_bytes[0], memory.optimizer_bytes[0])
+        assert found == pytest.approx((2 * each, 2 * each, 12 * each), rel=0.01)
 
     @pytest.mark.parametrize(
         ("pipeline", "is_hidden", "copied", "added"), [(1, True, 12, 6), (2, False, 32, 26)]
