@@ -27,11 +27,14 @@ from planner.measured.run_setting import setting_of
 from planner.measured.runs import OUT_OF_MEMORY, Row
 from planner.measured.software.run_software import RunSetting
 from planner.measured.unmodelled import simulates_memory
+from simulator import catalog
 from simulator.errors import InputError
 from simulator.units import GIB
 
 SAME_TIME = 0.05
 """Fraction by which a time and the row's tokens per second may differ, since published figures are rounded or averaged."""
+MOST_OF_CAPACITY = 1.1
+"""Measured peak over the accelerator's memory up to which it may be of a slightly larger part of the same name."""
 LONGEST_NOTES = 200
 """Number of characters of the notes that a row keeps."""
 LONGEST_MODEL = 100
@@ -148,7 +151,7 @@ def _measured(setting: RunSetting, design: RunDesign) -> dict[str, object]:
     """Returns the measured time and memory, and what the memory counts."""
     told = setting.told
     _remark_other_rate(told)
-    memory = told.cells.numbers.get("peak_mem_gib_per_gpu")
+    memory = _measured_memory_gib(setting)
     written = f"{setting.kind} {told.text('notes')}"
     return {
         "step_time_s": told.cells.step_time_s(design.global_batch_size),
@@ -156,6 +159,19 @@ def _measured(setting: RunSetting, design: RunDesign) -> dict[str, object]:
         "memory_kind": measured_notes.memory_kind(written) or setting.habits.memory_kind,
         "memory_stage": setting.habits.memory_stage,
     }
+
+
+def _measured_memory_gib(setting: RunSetting) -> float | None:
+    """Returns the measured peak; `None` if there is none, or if a run that had room cannot have had it."""
+    told = setting.told
+    memory = told.cells.numbers.get("peak_mem_gib_per_gpu")
+    accelerator = catalog.accelerator(str(setting.node.cells["accelerator"]))
+    capacity = accelerator.memory_bytes / GIB
+    if memory is None or memory <= MOST_OF_CAPACITY * capacity or _OUT_OF_MEMORY.search(setting.kind):
+        return memory
+    meaning = f"more than the {capacity:.4g} GiB of {accelerator.id}; memory is not compared"
+    told.remark("peak_mem_gib_per_gpu", meaning)
+    return None
 
 
 def _remark_other_rate(told: Told) -> None:

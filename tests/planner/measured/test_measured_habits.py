@@ -387,6 +387,25 @@ class TestHabitsOfReleases:
         assert (workload.gradient_bytes, workload.update_bytes) == bytes_of_states
         assert (workload.sync_bytes, workload.optimizer_bytes) == (2, 12)
 
+    @pytest.mark.parametrize(
+        ("peak", "kind", "is_compared"),
+        [
+            (74.5, "", True),
+            (76288, "", False),
+            (120, "", False),
+            (120, "out-of-memory", True),
+            (84, "", True),
+        ],
+    )
+    def test_no_run_had_more_memory_than_its_accelerator_has(
+        self, tmp_path: Path, peak: float, kind: str, *, is_compared: bool
+    ) -> None:
+        """76,288 MiB are 74.5 GiB of the 80 of an H100; a run without room may tell what it would have needed."""
+        row = simulated_row(tmp_path, {**RUN, "peak_mem_gib_per_gpu": peak, "metric_kind": kind})
+        assert row["peak_memory_bytes"] == (str(peak * 2.0**30) if is_compared else "")
+        told = "more than the 80 GiB of h100-sxm5-80gb; memory is not compared"
+        assert (told in row["remarks"]) != is_compared
+
     def test_weights_and_gradients_of_deepspeed_under_zero_3_have_16_bits(self, tmp_path: Path) -> None:
         """2 + 2 + 12 bytes of each of 8.03e9 weights over 8 ranks (arXiv 1910.02054, section 3.1)."""
         changes = {"framework": "DeepSpeed 0.14", "zero_stage_or_fsdp": "zero3"}
