@@ -94,6 +94,46 @@ def test_spares_idle_during_a_pause_and_its_overhead() -> None:
     )
 
 
+@pytest.mark.parametrize("scheme", [CheckpointScheme.ASYNC, CheckpointScheme.GRADIENT_REPLICA])
+def test_pauses_add_the_energy_of_idle_hours_and_of_every_way_into_and_out_of_them(
+    scheme: CheckpointScheme,
+) -> None:
+    job, plans = job_at(), plans_with({"num_gpus": 16, "checkpoint_scheme": scheme})
+    outcome = simulate(job, plans)
+    paused = paused_runs(job, plans, outcome, Pause(by="carbon", hours_fraction=0.5))
+    overhead_s = paused.num_pauses * pause_overhead_s(job, outcome)
+    idle_s = paused.wall_s - outcome.run.wall_time_s - overhead_s
+
+    def facility_w(share: float) -> float:
+        # Two DGX H100 whose accelerators draw a share of 700 W; from 70 W to there, hosts come from 78 % of 1,200 W nearer to
+        # all of it and fans from half of 1,100 W. One tier: a port of 64 on a 747 W switch and two ends of optics each.
+        load = (share - 0.1) / 0.9
+        node_w = (8 * 700 * share + 1200 * (0.78 + 0.22 * load)) / 0.95 + 1100 * (0.5 + 0.5 * load)
+        return 1.2 * (2 * node_w + 16 * (747 / 64 + 2 * 8))
+
+    servers_w = 1.2 * outcome.checkpoints.extra_power_w
+    assert (servers_w > 0.0) == (scheme is CheckpointScheme.GRADIENT_REPLICA)
+    # Stalls, loads and starts draw 20 % of the rated power.
+    added_j = idle_s * (facility_w(0.1) + servers_w) + overhead_s * (facility_w(0.2) + servers_w)
+    assert paused.energy_j - outcome.energy.total_j == pytest.approx(added_j, rel=1e-9)
+
+
+def test_a_pause_wears_nothing_out() -> None:
+    carbon = []
+    for replacements in (False, True):
+        job = job_with(
+            H100_RENTED,
+            site={**SITE, "grid_profile": NIGHT_AND_DAY},
+            carbon_scope={"replacements": replacements},
+        )
+        outcome = run_of(job)
+        paused = paused_runs(job, PLANS, outcome, Pause(by="carbon", hours_fraction=0.5))
+        carbon.append((paused.carbon_kgco2e[0], score(job, PLANS, outcome).carbon_kgco2e[0]))
+    replaced_kg = np.subtract(*carbon[::-1])
+    assert replaced_kg[0] == pytest.approx(replaced_kg[1], rel=1e-6)
+    assert replaced_kg[1] > 0.0
+
+
 def test_a_flat_grid_gains_nothing() -> None:
     job = job_at(grid_profile=HourlyProfile(per_hour=(0.3,) * 24))
     outcome = run_of(job)
@@ -180,6 +220,38 @@ def test_pauses_take_what_the_same_run_takes_when_it_is_played_hour_by_hour(
         wall_s, num_pauses = played_hour_by_hour(work_s, still, 24, overhead_s)
         assert paused.wall_s == pytest.approx(wall_s)
         assert paused.num_pauses == num_pauses
+
+
+def test_a_run_that_is_done_when_a_pause_begins_does_not_start_again() -> None:
+    job = job_at()
+    restart = job.reliability.restart.model_copy(update={"initialize_s": 0.0, "warm_up_s": 0.0})
+    job = job.model_copy(update={"reliability": job.reliability.model_copy(update={"restart": restart})})
+    # A start takes what is left of an hour, so that the second half of a day has eleven hours for work, as has the third.
+    restart = restart.model_copy(update={"initialize_s": HOUR - float(pause_overhead_s(job, run_of(job))[0])})
+    job = job.model_copy(update={"reliability": job.reliability.model_copy(update={"restart": restart})})
+    outcome = run_of(job)
+    assert pause_overhead_s(job, outcome) == HOUR
+    usage = Usage.of(outcome).lasting(np.array([(12 + 11 + 11) * HOUR]))
+    paused = paused_runs(job, PLANS, outcome, Pause(by="carbon", hours_fraction=0.5), usage)
+    assert (paused.wall_s, paused.num_pauses) == ((2 * 24 + 12) * HOUR, 2)
+
+
+def test_a_run_sees_every_meeting_of_its_pauses_with_a_tariff_of_another_length() -> None:
+    # Every other day is worked in; within six days these meet each of the three days of a tariff once, as do the others.
+    costs, electricity_usd = [], 0.0
+    for tariff in ((0.3, 0.9, 0.3), (0.5,) * 3):
+        job = job_at(
+            H100_BOUGHT,
+            grid_profile=HourlyProfile(per_hour=(0.1,) * 24 + (0.5,) * 24),
+            electricity_profile=HourlyProfile(per_hour=tuple(np.repeat(tariff, 24).tolist())),
+        )
+        outcome = run_of(job)
+        usage = Usage.of(outcome).lasting(np.array([300 * 24 * HOUR]))
+        paused = paused_runs(job, PLANS, outcome, Pause(by="carbon", hours_fraction=0.5), usage)
+        costs.append(float(paused.cost_usd[0]))
+        electricity_usd = 0.5 * float(paused.energy_j[0]) / 3.6e6
+    # The last of a hundred such times is not whole.
+    assert abs(costs[0] - costs[1]) < 0.01 * electricity_usd
 
 
 def test_a_run_that_hardly_pauses_is_the_run_itself() -> None:
