@@ -374,3 +374,37 @@ def test_runs_that_draw_too_much_are_proven_to_whatever_the_lots() -> None:
     )
     assert 8 * (4154 + 8245) > 98_000
     assert cheapest(problem, effort=1.0).status == "infeasible"
+
+
+def test_a_plan_that_more_effort_improves_is_not_called_the_cheapest() -> None:
+    """Three jobs, each at seven sizes on rented nodes or on any of six lots."""
+    lots = tuple(Lot(start_h=1460 * lot, end_h=8760, usd_per_node=8760 - 1460 * lot) for lot in range(6))
+    problem = PurchaseProblem(
+        horizon_h=8760,
+        windows=(Window(start_h=0, end_h=8640),) * 3,
+        pools=(
+            Pool(name="bought", kind="bought", max_nodes=64, lots=lots, max_lots=6),
+            Pool(name="rented", kind="rented", max_nodes=640),
+        ),
+        ways=tuple(
+            Way(job=job, pool=pool, num_nodes=nodes, duration_h=2880 * (job + 2) // nodes, usd=usd)
+            for job in range(3)
+            for pool, usd in enumerate((9, 20_000 * (job + 1)))
+            for nodes in (8, 10, 16, 20, 32, 33, 64)
+        ),
+    )
+    hurried, patient = (cheapest(problem, effort=effort) for effort in (0.003, 1.0))
+    assert hurried.cost_usd is not None
+    assert patient.cost_usd is not None
+    assert hurried.bound_usd <= patient.cost_usd < hurried.cost_usd
+    assert (hurried.status, patient.status) == ("feasible", "optimal")
+
+
+def test_the_least_capital_is_found_whatever_the_limit_on_it() -> None:
+    alone = replace(PROBLEM, ways=PROBLEM.ways[:1])
+    for limit in (None, 5000, 999):
+        assert least_capital_usd(replace(alone, capital_usd=limit), effort=EFFORT) == 2 * 500
+    # Rent takes none, but more than the budget.
+    assert least_capital_usd(PROBLEM, effort=EFFORT) == 2 * 500
+    assert least_capital_usd(replace(PROBLEM, budget_usd=500), effort=EFFORT) == 0
+    assert least_capital_usd(replace(alone, power_w=1199), effort=EFFORT) is None
