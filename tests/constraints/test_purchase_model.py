@@ -408,3 +408,23 @@ def test_the_least_capital_is_found_whatever_the_limit_on_it() -> None:
     assert least_capital_usd(PROBLEM, effort=EFFORT) == 2 * 500
     assert least_capital_usd(replace(PROBLEM, budget_usd=500), effort=EFFORT) == 0
     assert least_capital_usd(replace(alone, power_w=1199), effort=EFFORT) is None
+
+
+def test_nodes_that_stand_idle_beside_a_run_draw_from_the_site_too() -> None:
+    """One job needs both nodes and the other one of them, which draws 1,000 W above its idle 100 W."""
+    ways = (
+        Way(job=0, pool=0, num_nodes=2, duration_h=10, usd=7),
+        Way(job=1, pool=0, num_nodes=1, duration_h=10, usd=7, above_idle_w=1000),
+        Way(job=1, pool=1, num_nodes=1, duration_h=10, usd=30),
+    )
+    lots = POOLS[0].lots[1:]
+    both = replace(
+        PROBLEM,
+        windows=PROBLEM.windows * 2,
+        pools=(replace(POOLS[0], lots=lots), POOLS[1]),
+        ways=ways,
+    )
+    for power_w, way, usd in ((2 * 100 + 1000, 1, 7), (2 * 100 + 999, 2, 30)):
+        solution = cheapest(replace(both, power_w=power_w), effort=EFFORT)
+        assert solution.choice is not None
+        assert (solution.choice.ways, solution.cost_usd) == ((0, way), 2 * 50 + 7 + usd)
