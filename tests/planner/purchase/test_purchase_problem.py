@@ -1,0 +1,217 @@
+"""Are the dollars, hours and nodes of the model those of the fleet? Designs and prices that are made up, and sums by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from planner.input.record_input import parse_record
+from planner.purchase import answer
+from planner.purchase.answer import plan_purchase
+from planner.purchase.fleet import Fleet
+from planner.purchase.plan import PurchasePlan
+from planner.purchase.prices import NodePrices, node_prices
+from planner.purchase.problem import PooledProblem, pooled_problem
+from planner.purchase.rules import rules_of
+from planner.purchase.ways import Candidate, job_on
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan
+
+MONTH_H = 365.25 * 24 / 12
+BUY = {
+    "usd_per_node": 250e3,
+    "max_nodes": 8,
+    "first_delivery_day": 20,
+    "delivery_every_days": 40,
+    "max_lots": 1,
+}
+RESERVE = {"usd_per_gpu_hour": 2.0, "max_nodes": 4, "term_days": 30, "first_start_day": 80}
+RENT = {"usd_per_gpu_hour": 3.0, "max_nodes": 8}
+RUN = {
+    "workload": {"model": "llama-3.1-8b", "tokens": 1e11, "sequence_length": 8192, "global_batch_size": 64}
+}
+
+
+def fleet_of(*jobs: tuple[float, float], limits: Mapping[str, float] | None = None, **terms: object) -> Fleet:
+    """A hundred days in which each job runs between two of them."""
+    named = [
+        {"name": f"job {number}", "earliest_start_day": start, "deadline_day": end, "job": RUN}
+        for number, (start, end) in enumerate(jobs)
+    ]
+    offers = [{"accelerator": "h100-sxm5-80gb", **terms}]
+    document = {"name": "fleet", "horizon_days": 100, "site": "us-iowa", "jobs": named, "offers": offers}
+    return parse_record(Fleet, {**document, "limits": limits or {}})
+
+
+def price_of(most_nodes: int) -> NodePrices:
+    """10 USD an hour for the node and 1 USD for staff, 0.1 USD/kWh and 0.01 USD/W a month for electricity."""
+    return NodePrices(
+        gpus=8,
+        most_nodes=most_nodes,
+        owned_usd=lambda hours: 10.0 * hours,
+        capital_usd=250_000.4,
+        staff_usd_per_year=365.25 * 24,
+        idle_w=1000.5,
+        usd_per_kwh=0.1,
+        usd_per_w_month=0.01,
+        made_kgco2e=lambda hours: 0.2 * hours,
+        kgco2e_per_kwh=0.4,
+    )
+
+
+def design(job: int, num_nodes: int, hours: float) -> Candidate:
+    """Nodes of 5 kW at most, 2 kW when idle and 4 kW in the mean."""
+    size = 8 * num_nodes
+    return Candidate(
+        job=job,
+        offer=0,
+        num_nodes=num_nodes,
+        wall_s=hours * 3600,
+        energy_kwh=4.0 * num_nodes * hours,
+        peak_power_w=5000.0 * num_nodes,
+        idle_power_w=2000.0 * num_nodes,
+        carbon_kgco2e=1.0,
+        operational_kgco2e=1.0,
+        used_up_kgco2e=0.0,
+        storage_usd=7.0,
+        plan=Plan(offer=0, num_gpus=size, data_parallel=size),
+    )
+
+
+def pooled(fleet: Fleet, *designs: Candidate, sizes: tuple[int, ...] = (8,)) -> PooledProblem:
+    return pooled_problem(fleet, [[price_of(most) for most in sizes]], designs)
+
+
+def test_lots_cost_from_their_day_to_the_end_and_terms_for_as_long_as_they_last() -> None:
+    bought, reserved, rented = pooled(
+        fleet_of((0, 100), buy=BUY, reserve=RESERVE, rent=RENT), design(0, 2, 10.0)
+    ).problem.pools
+    assert [(lot.start_h, lot.end_h) for lot in bought.lots] == [(20 * 24, 2400), (60 * 24, 2400)]
+    for lot, hours in zip(bought.lots, (80 * 24, 40 * 24), strict=True):
+        idle_usd = 0.1 * 1.0005 * hours + 0.01 * 1000.5 * hours / MONTH_H
+        assert lot.usd_per_node == round(10 * hours + idle_usd)
+        assert (lot.capital_usd_per_node, lot.staff_usd) == (250_000, hours)
+    assert (bought.max_nodes, bought.max_lots, bought.idle_w_per_node) == (8, 1, 1001)
+    (term,) = reserved.lots
+    assert (term.start_h, term.end_h) == (80 * 24, 110 * 24)
+    assert (term.usd_per_node, term.capital_usd_per_node, term.staff_usd) == (2.0 * 8 * 30 * 24, 0, 0)
+    assert (reserved.max_nodes, reserved.max_lots, reserved.idle_w_per_node) == (4, 1, 0)
+    assert (rented.max_nodes, rented.lots, rented.idle_w_per_node) == (8, (), 0)
+
+
+def test_a_run_costs_what_it_adds_to_nodes_that_are_there_or_its_rent() -> None:
+    fleet = fleet_of((0, 100), buy=BUY, reserve=RESERVE, rent=RENT)
+    bought, reserved, rented = pooled(fleet, design(0, 2, 99.5)).problem.ways
+    # Two nodes draw 4 kW above idle power in the mean, and 6 kW at most, for 99.5 hours.
+    added_usd = 0.1 * 4.0 * 99.5 + 0.01 * 6000 * 99.5 / MONTH_H
+    assert (bought.usd, bought.above_idle_w) == (round(7 + added_usd), 6000)
+    assert (reserved.usd, reserved.above_idle_w) == (7, 0)
+    # Rent is paid for whole hours.
+    assert (rented.usd, rented.above_idle_w) == (7 + 3.0 * 8 * 2 * 100, 0)
+    assert {(way.num_nodes, way.duration_h) for way in (bought, reserved, rented)} == {(2, 100)}
+
+
+def test_windows_and_limits_are_in_whole_hours_and_dollars() -> None:
+    fleet = fleet_of((0.99 / 24, 2.01 / 24), limits={"budget_usd": 9.9, "power_w": 5e3}, rent=RENT)
+    problem = pooled(fleet).problem
+    assert [(window.start_h, window.end_h) for window in problem.windows] == [(1, 2)]
+    assert (problem.horizon_h, problem.budget_usd, problem.capital_usd, problem.power_w) == (
+        2400,
+        9,
+        None,
+        5000,
+    )
+
+
+def test_every_rule_of_the_pools_can_be_left_out_alone() -> None:
+    fleet = fleet_of((0, 50), (0, 100), buy=BUY, rent=RENT, limits={"power_w": 1e5})
+    parts = pooled(fleet, design(0, 2, 10.0), sizes=(1, 8))
+    small, large, rented = parts.problem.pools
+    rules = {str(rule): rule.leave_out(parts.problem) for rule in rules_of(fleet, parts)}
+    name = "h100-sxm5-80gb bought"
+    assert set(rules) == {
+        "job_window: job 0",  # the other one ends with the horizon
+        *(f"{rule}: {name}" for rule in ("node_supply", "node_delivery", "num_lots")),
+        "node_supply: h100-sxm5-80gb rented",
+        "site_power_w",
+    }
+    assert rules["job_window: job 0"].windows[0].end_h == 2400
+    assert rules["site_power_w"].power_w is None
+    # Only the largest cluster at its price can have more nodes.
+    more = rules[f"node_supply: {name}"].pools
+    assert [pool.max_nodes for pool in more] == [1, 80, 8]
+    early = rules[f"node_delivery: {name}"].pools
+    assert [[lot.start_h for lot in pool.lots] for pool in early] == [[0, 480, 1440], [0, 480, 1440], []]
+    at_once_usd = 10 * 2400 + 0.1 * 1.0005 * 2400 + 0.01 * 1000.5 * 2400 / MONTH_H
+    assert {pool.lots[0].usd_per_node for pool in early[:2]} == {round(at_once_usd)}
+    often = rules[f"num_lots: {name}"].pools
+    assert [pool.max_lots for pool in often] == [2, 2, 0]
+    for pools in (more, early, often):
+        assert pools[2] == rented
+        assert (
+            (pools[0].least_nodes, pools[1].least_nodes) == (small.least_nodes, large.least_nodes) == (1, 2)
+        )
+
+
+def test_what_comes_at_once_or_as_often_as_it_can_has_no_such_rule() -> None:
+    fleet = fleet_of((0, 100), buy={**BUY, "first_delivery_day": 0, "max_lots": 3})
+    names = [rule.constraint for rule in rules_of(fleet, pooled(fleet, design(0, 2, 10.0)))]
+    assert names == ["node_supply"]
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, fleet: Fleet, *designs: Candidate) -> PurchasePlan:
+    """The plan for designs that are made up, at prices that are not."""
+
+    def found(job: Job, place: tuple[int, int], seed: int) -> tuple[Candidate, ...]:
+        return tuple(one for one in designs if one.job == place[0])
+
+    monkeypatch.setattr(answer, "candidates_of", found)
+    return plan_purchase(fleet)
+
+
+def test_nodes_are_used_for_the_share_of_their_hours_within_the_horizon_in_which_jobs_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = fleet_of((0, 100), (0, 100), buy={**BUY, "first_delivery_day": 0, "delivery_every_days": 100})
+    plan = planned(monkeypatch, fleet, design(0, 2, 100.0), design(1, 1, 200.0))
+    (bought,) = plan.acquisitions
+    assert bought.num_nodes == 2
+    assert bought.used_fraction == pytest.approx((2 * 100 + 1 * 200) / (2 * 2400))
+    # The last ten days of a term are those of nobody's horizon.
+    fleet = fleet_of((0, 100), reserve=RESERVE)
+    (reserved,) = planned(monkeypatch, fleet, design(0, 3, 120.0)).acquisitions
+    assert reserved.used_fraction == pytest.approx(120 / (20 * 24))
+    assert (reserved.from_day, reserved.to_day, reserved.num_gpus) == (80, 110, 24)
+    assert reserved.cost_usd == 2.0 * 24 * 30 * 24
+
+
+def test_nodes_of_two_lots_stand_in_the_network_of_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Eight nodes fill a switch of 64 ports; sixteen need two tiers, whose power and making are more for each node.
+    lots = {**BUY, "max_nodes": 16, "first_delivery_day": 0, "delivery_every_days": 50, "max_lots": 2}
+    fleet = fleet_of((0, 20), (50, 100), buy=lots)
+    plan = planned(monkeypatch, fleet, design(0, 8, 100.0), design(1, 16, 100.0))
+    assert [(one.num_nodes, one.from_day, one.to_day) for one in plan.acquisitions] == [
+        (8, 0, 100),
+        (8, 50, 100),
+    ]
+    job = job_on(fleet, fleet.jobs[0], fleet.offers[0], Path())
+    among = {size: node_prices(job, fleet.offers[0], size) for size in (8, 16)}
+    assert among[16].held_kgco2e(100.0) > 1.01 * among[8].held_kgco2e(100.0)
+    for one, hours in zip(plan.acquisitions, (2400, 1200), strict=True):
+        assert one.carbon_kgco2e == pytest.approx(8 * among[16].held_kgco2e(hours))
+    # All nodes stand there while the second job runs, each with 3 kW above idle power.
+    assert plan.peak_power_w == pytest.approx(16 * (among[16].idle_w + 3000), abs=16)
+
+
+def test_what_buying_alone_would_cost_is_told_whatever_capital_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    designs = design(0, 2, 1000.0)
+    free, limited = (
+        planned(monkeypatch, fleet_of((0, 100), buy=BUY, rent=RENT, limits=limits), designs)
+        for limits in ({}, {"capital_usd": 1e3})
+    )
+    assert [run.kind for run in limited.runs] == ["rented"]
+    assert limited.all_buy_usd == free.all_buy_usd is not None
