@@ -125,6 +125,18 @@ def test_windows_and_limits_are_in_whole_hours_and_dollars() -> None:
     )
 
 
+def test_whole_hours_that_are_written_in_days_are_whole() -> None:
+    hours = range(1, 2400, 49)
+    fleet = fleet_of(*((hour / 24, (hour + 1) / 24) for hour in hours), rent=RENT)
+    windows = pooled(fleet).problem.windows
+    assert [(window.start_h, window.end_h) for window in windows] == [(hour, hour + 1) for hour in hours]
+
+
+def test_no_run_takes_more_nodes_than_its_pool_has() -> None:
+    parts = pooled(fleet_of((0, 100), buy=BUY, reserve=RESERVE, rent=RENT), design(0, 8, 99.5))
+    assert [parts.problem.pools[way.pool].kind for way in parts.problem.ways] == ["bought", "rented"]
+
+
 def test_every_rule_of_the_pools_can_be_left_out_alone() -> None:
     fleet = fleet_of((0, 50), (0, 100), buy=BUY, rent=RENT, limits={"power_w": 1e5})
     parts = pooled(fleet, design(0, 2, 10.0), sizes=(1, 8))
