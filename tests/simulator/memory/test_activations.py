@@ -239,6 +239,7 @@ class TestActivations:
             (Recompute.SELECTIVE, False, 1),
             (Recompute.SELECTIVE, True, 0),
             (Recompute.FULL, False, 0),
+            (Recompute.FULL, True, 0),
         ],
     )
     def test_stages_that_free_what_they_received_hold_one_tensor_less_unless_they_start_again_from_it(

@@ -76,6 +76,16 @@ class TestOffload:
         assert found.on_host_bytes == pytest.approx(0.5 * (4 * 9 + 6) * 16 * ONE)
         assert found.on_host_bytes == found.kept_bytes
 
+    @pytest.mark.parametrize("fraction", [0.25, 1.0])
+    def test_a_layer_on_its_way_needs_room_and_only_what_stayed_is_released(self, fraction: float) -> None:
+        # One micro-batch on one stage, in whose 24 layers 16 tensors of s h are kept.
+        here, away = (
+            held(trained(batch=1, activation_offload_fraction=share), plan_of()) for share in (0.0, fraction)
+        )
+        assert away.at_work_bytes - here.at_work_bytes == pytest.approx(fraction * 16 * ONE)
+        assert away.released_bytes == away.kept_bytes == pytest.approx((1 - fraction) * 24 * 16 * ONE)
+        assert away.on_host_bytes == pytest.approx(fraction * 24 * 16 * ONE)
+
     def test_layers_that_keep_everything_free_nothing_for_recomputed_ones_if_they_are_on_the_host(
         self,
     ) -> None:
