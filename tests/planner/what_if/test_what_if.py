@@ -89,6 +89,15 @@ class TestCases:
         ]
         assert [list(names) for names in broken] == [[], ["deadline_days"]]
 
+    def test_a_pause_must_keep_the_budget_with_the_wanted_probability(self) -> None:
+        asked = {"pauses": [{"by": "carbon", "hours_fraction": 0.5}]}
+        free = case_of(job_with(H100_RENTED, site=HOURLY, what_if=asked), "pause")
+        assert free.cost_usd is not None
+        limits = {"budget_usd": free.cost_usd * 1.001}
+        for kept, broken in ((limits, []), ({**limits, "budget_probability": 0.99}, ["budget_usd"])):
+            job = job_with(H100_RENTED, site=HOURLY, what_if=asked, limits=kept)
+            assert list(case_of(job, "pause").limits_broken) == broken
+
     def test_a_cap_and_another_site_meet_the_limits_too(self) -> None:
         free = chosen_of(job_with(H100_RENTED, site="norway")).scores
         asked = {"power_caps": [0.5], "sites": ["poland"]}
@@ -234,6 +243,16 @@ class TestCases:
         for share, breaks in ((1.1, False), (0.8, True)):
             job = job_with(H100_RENTED, old_fleet, what_if=asked, limits={"budget_usd": share * usd})
             assert ("budget_usd" in case_of(job, "going on").limits_broken) == breaks
+
+    def test_going_on_must_keep_the_budget_with_the_wanted_probability(self) -> None:
+        old_fleet = {**A100_RENTED, "other_purchase_usd_per_node": 150e3}
+        asked = {"refresh_from": "a100-sxm4-80gb"}
+        usd = case_of(job_with(H100_RENTED, old_fleet, what_if=asked), "going on").cost_usd
+        assert usd is not None
+        limits = {"budget_usd": usd * 1.001}
+        for kept, is_broken in ((limits, False), ({**limits, "budget_probability": 0.99}, True)):
+            job = job_with(H100_RENTED, old_fleet, what_if=asked, limits=kept)
+            assert ("budget_usd" in case_of(job, "going on").limits_broken) == is_broken
 
     def test_an_old_fleet_that_stands_elsewhere_says_where(self) -> None:
         asked = {"refresh_from": "a100-sxm4-80gb"}
