@@ -77,6 +77,28 @@ class TestActivations:
         of_attention = 4 / 5 * SCORES / 4 - 16 / 4  # without the feed-forward block
         assert found.at_work_bytes == pytest.approx(SBH * (again + 2 + of_attention), rel=1e-12)
 
+    def test_eager_attention_has_scores_in_32_bits_and_no_dropout(self) -> None:
+        # For each score 4 bytes of the softmax and 2 of the factor, and as many for their gradients; 2 + 1 + 2 and 2 + 2 else.
+        eager = UNFUSED.model_copy(update={"attention": "eager"})
+        one = A * S * S * B / 4
+        kept, again = (
+            plan_of(tensor=4, micro_batch=B, recompute=way) for way in (Recompute.NONE, Recompute.SELECTIVE)
+        )
+        more = activations_of(eager, kept).kept_bytes - activations_of(UNFUSED, kept).kept_bytes
+        assert more == pytest.approx(LAYERS * (6 - 5) * one)
+        more = activations_of(eager, again).at_work_bytes - activations_of(UNFUSED, again).at_work_bytes
+        assert more == pytest.approx((6 - 5 + 6 - 4) * one)
+
+    def test_layers_that_are_recomputed_together_keep_one_input_and_all_else_at_once(self) -> None:
+        workload = UNFUSED.model_copy(update={"attention": "flash", "recompute_method": "uniform"})
+        alone, together = (
+            activations_of(workload, plan_of(micro_batch=B, recompute=Recompute.FULL, recompute_num_layers=n))
+            for n in (1, 3)
+        )
+        assert alone.kept_bytes == pytest.approx(LAYERS * 2 * SBH)
+        assert together.kept_bytes == pytest.approx(LAYERS / 3 * 2 * SBH)
+        assert together.at_work_bytes - alone.at_work_bytes == pytest.approx(2 * 32 * SBH)
+
     def test_the_widest_gradient_counts_where_scores_are_few(self) -> None:
         few = UNFUSED.model_copy(update={"attention": "flash"})
         found = activations_of(few, plan_of(micro_batch=B, recompute=Recompute.FULL))
