@@ -160,6 +160,17 @@ class TestActivations:
         width = 4 * 7168 + 2 * (1536 + 512) + 128 * (2 * 192 + 2 * 128) + 3 * 18432
         assert kept == pytest.approx(4096 * 2 * width)
 
+    @pytest.mark.parametrize("t", [2, 8])
+    def test_sequence_parallelism_splits_latents_too(self, t: int) -> None:
+        # Products down to latents read what their rank has of the sequence (`parallel_mode` "duplicated" in Megatron Core).
+        workload = training("deepseek-v3", sequence_length=4096, global_batch_size=1)
+        dense = workload.model.model_copy(update={"experts": None, "num_layers": 1})
+        alone, split = (
+            activations_of(workload.model_copy(update={"model": dense}), plan_of(tensor=ranks)).kept_bytes
+            for ranks in (1, t)
+        )
+        assert split == pytest.approx(alone / t)
+
     def test_inputs_of_8_bit_products_are_kept_in_8_bits(self) -> None:
         workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
         eight = activations_of(workload, plan_of(precision=Precision.FP8)).kept_bytes[0]

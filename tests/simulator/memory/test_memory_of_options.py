@@ -113,6 +113,16 @@ class TestOffload:
         assert found == pytest.approx(0.25 * 4 * workload.model.num_parameters / 8)
 
 
+class TestAdapterActivations:
+    def test_every_adapter_keeps_what_its_first_product_gives(self) -> None:
+        targets = (AdaptedProduct.QKV, AdaptedProduct.FC1, AdaptedProduct.FC2)
+        small, large = (
+            held(trained(batch=1, lora=Lora(rank=rank, targets=targets)), plan_of()).kept_bytes
+            for rank in (8, 24)
+        )
+        assert large - small == pytest.approx(24 * 3 * 2 * S * (24 - 8))
+
+
 class TestExperts:
     MODEL = changed(gpt(vocabulary_size=8), experts=EXPERTS)
 
