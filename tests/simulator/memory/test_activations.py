@@ -256,6 +256,23 @@ class TestActivations:
         full = activations_of(workload, plan_of(recompute=Recompute.FULL))
         assert found.at_work_bytes == full.at_work_bytes
 
+    def test_without_a_gate_there_is_no_seventh_product(self) -> None:
+        workload = UNFUSED.model_copy(update={"selective_recompute": "every_other_product"})
+        found = activations_of(workload, plan_of(micro_batch=B, recompute=Recompute.SELECTIVE))
+        # The layer's input, queries, values and the output of attention, h each; the wide tensor, 4 h.
+        assert found.kept_bytes == pytest.approx(LAYERS * 2 * SBH * (1 + 1 + 1 + 1 + 4))
+
+    @pytest.mark.parametrize("parts", [1, 2])
+    def test_every_part_of_an_expert_has_an_output_that_is_kept(self, parts: int) -> None:
+        workload = training("mixtral-8x7b", sequence_length=4096, global_batch_size=1).model_copy(
+            update={"selective_recompute": "every_other_product", "expert_tensor_parallel": parts}
+        )
+        found = activations_of(workload, plan_of(recompute=Recompute.SELECTIVE))
+        # Mixtral 8x7B, top 2: the layer's input, queries, values of 8 of 32 heads, the output of attention; for both experts
+        # the gate of 14,336 and outputs of 4,096.
+        width = 4096 + 4096 + 1024 + 4096 + 2 * (14_336 + parts * 4096)
+        assert found.kept_bytes == pytest.approx(32 * 4096 * 2 * width)
+
     def test_stages_that_keep_what_they_sent_hold_one_tensor_more_for_each_micro_batch(self) -> None:
         workload = training(gpt(), sequence_length=S, global_batch_size=16)
         keeping = workload.model_copy(update={"keeps_stage_outputs": True})
