@@ -262,6 +262,17 @@ class TestActivations:
         # The layer's input, queries, values and the output of attention, h each; the wide tensor, 4 h.
         assert found.kept_bytes == pytest.approx(LAYERS * 2 * SBH * (1 + 1 + 1 + 1 + 4))
 
+    def test_values_that_are_narrower_than_queries_are_kept_as_they_are(self) -> None:
+        workload = training("deepseek-v3", sequence_length=4096, global_batch_size=1)
+        dense = workload.model.model_copy(update={"experts": None, "num_layers": 1})
+        operator_wise = {"model": dense, "selective_recompute": "every_other_product"}
+        found = activations_of(
+            workload.model_copy(update=operator_wise), plan_of(recompute=Recompute.SELECTIVE)
+        )
+        # DeepSeek-V3: 128 heads of 192 for queries, of 128 for values and for the output of attention.
+        width = 7168 + 128 * (192 + 128 + 128) + 18_432 + 7168
+        assert found.kept_bytes == pytest.approx(4096 * 2 * width)
+
     @pytest.mark.parametrize("parts", [1, 2])
     def test_every_part_of_an_expert_has_an_output_that_is_kept(self, parts: int) -> None:
         workload = training("mixtral-8x7b", sequence_length=4096, global_batch_size=1).model_copy(
