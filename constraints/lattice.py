@@ -17,7 +17,7 @@ from constraints.layout import can_save_by, is_valid_layout
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.offer import Offer
-from simulator.domain.plan import TO_AND_FRO, CheckpointScheme, PlanTable, Recompute, Schedule
+from simulator.domain.plan import TO_AND_FRO, CheckpointScheme, PlanTable, Recompute, Schedule, is_interleaved
 from simulator.layout.chunks import can_cut, can_split_evenly
 from simulator.layout.expert_ranks import is_without_replicas
 from simulator.layout.model_states import FULL_GRADIENT_BYTES
@@ -340,8 +340,7 @@ def _is_dealt_as_chosen(table: PlanTable, group_sizes: Integers) -> Booleans:
     """Whether a layout with groups has one of the listed sizes, and one without has 0, `(n,)`."""
     if not group_sizes.any():
         return np.ones(len(table), dtype=np.bool_)
-    has_groups = (table.virtual_pipeline > 1) & (table.pipeline_schedule == Schedule.ONE_F_ONE_B.code)
-    return np.asarray(has_groups == (group_sizes > 0))
+    return np.asarray(is_interleaved(table) == (group_sizes > 0))
 
 
 def _is_own_sharding(job: Job, table: PlanTable) -> Booleans:

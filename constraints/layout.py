@@ -22,6 +22,7 @@ from simulator.domain.plan import (
     Recompute,
     Schedule,
     interleaved_groups,
+    is_interleaved,
     runs_in_pairs,
     splits_backward,
     turns_back,
@@ -91,7 +92,7 @@ def _interleaving(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     per_replica = _micro_batches(job, plans)
     too_few = np.maximum(0.0, 2.0 * p / per_replica - 1.0) * runs_in_pairs(plans)
     left = np.where(plans.interleaved_group_size > 0, 0.0, _remainder(per_replica, p))
-    return np.where(_is_interleaved(plans), np.where(p > 1, left, 1.0), too_few)
+    return np.where(is_interleaved(plans), np.where(p > 1, left, 1.0), too_few)
 
 
 def _micro_batches(job: Job, plans: PlanTable) -> Integers:
@@ -100,19 +101,13 @@ def _micro_batches(job: Job, plans: PlanTable) -> Integers:
     return np.asarray(np.maximum(1, job.workload.global_batch_size // per_round))
 
 
-def _is_interleaved(plans: PlanTable) -> Booleans:
-    """Whether stages process micro-batches through several chunks in groups."""
-    is_usual = plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code
-    return np.asarray((plans.virtual_pipeline > 1) & is_usual)
-
-
 def _interleaved_groups(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     given = plans.interleaved_group_size > 0
     if not given.any():
         return np.zeros(len(plans))
     groups = interleaved_groups(plans)
     away = groups_excess(plans.pipeline_parallel, _micro_batches(job, plans), groups) / groups
-    return np.where(given, np.where(_is_interleaved(plans), away, 1.0), 0.0)
+    return np.where(given, np.where(is_interleaved(plans), away, 1.0), 0.0)
 
 
 def _schedule(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:

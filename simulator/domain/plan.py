@@ -262,6 +262,11 @@ def shard_group(plans: PlanTable) -> Integers:
     return np.where(plans.shard_ranks > 0, plans.shard_ranks, replicas)
 
 
+def is_interleaved(plans: PlanTable) -> NDArray[np.bool_]:
+    """Returns whether stages run groups of micro-batches through several chunks in turn, as interleaved 1F1B does, `(n,)`."""
+    return np.asarray((plans.virtual_pipeline > 1) & _has_schedule(plans, (Schedule.ONE_F_ONE_B,)))
+
+
 def interleaved_groups(plans: PlanTable) -> Integers:
     """Returns how many micro-batches interleaved stages run through one chunk before the next, `(n,)`: p, or as given."""
     return np.where(plans.interleaved_group_size > 0, plans.interleaved_group_size, plans.pipeline_parallel)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.domain.plan import Schedule
+from simulator.domain.plan import is_interleaved
 from simulator.layout.trained_weights import StepWeights
 from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaTraffic
@@ -51,8 +51,7 @@ class Buckets(NamedTuple):
         ahead = np.ones(parts.counts[Part.OUTPUT].shape, dtype=np.int64)
         behind, first = ahead.copy(), _first_weights(rank, weights)
         ahead[:, 0] = _first_buckets(rank, first)
-        is_aligned = (plans.virtual_pipeline > 1) & (plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code)
-        behind[:, 0] = np.where(is_aligned, 1, ahead[:, 0])
+        behind[:, 0] = np.where(is_interleaved(plans), 1, ahead[:, 0])
         by_parts = plans.zero_stage >= FIRST_BY_PARTS
         if by_parts.any():
             num_parts = np.maximum(1, np.round(total(parts.counts.values()))).astype(np.int64)

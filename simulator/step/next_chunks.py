@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from simulator.domain.plan import Schedule
+from simulator.domain.plan import interleaved_groups, is_interleaved
 from simulator.layout.micro_batches import num_micro_batches
 from simulator.machine.rank import Rank
 from simulator.pipeline.groups import last_group_size
@@ -36,11 +36,10 @@ class PassesBeside:
     def of(cls, rank: Rank, buckets: Buckets) -> Self:
         """Returns the passes of designs whose traffic is cut into these pieces."""
         plans = rank.plans
-        num_stages, group = plans.pipeline_parallel, plans.interleaved_group_size
-        group = np.where(group > 0, group, num_stages)
+        num_stages, group = plans.pipeline_parallel, interleaved_groups(plans)
         last = last_group_size(num_micro_batches(rank.workload, plans), group)
-        is_interleaved = (plans.virtual_pipeline > 1) & (plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code)
-        follows = is_interleaved[:, None] & (np.arange(buckets.gradients.shape[1]) >= num_stages[:, None])
+        follows = np.arange(buckets.gradients.shape[1]) >= num_stages[:, None]
+        follows &= is_interleaved(plans)[:, None]
         is_whole = (plans.zero_stage < FIRST_BY_PARTS)[:, None]
         return cls(
             gathers=follows * is_whole * (buckets.parameters > 0) * group[:, None],
