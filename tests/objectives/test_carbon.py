@@ -11,6 +11,7 @@ from constraints.evaluation import evaluate
 from objectives.carbon import carbon_parts, embodied_parts, market_kgco2e, replacement_kgco2e, water_l
 from objectives.scores import COST_PARTS, ScoreTable
 from objectives.usage import Usage
+from planner.input.magnitude import LEAST
 from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
 from simulator.domain.options import CarbonScope
@@ -129,8 +130,8 @@ class TestMaking:
 
 
 def up_to(most: float) -> st.SearchStrategy[float]:
-    """Figures of a site that a job file takes: 0, or at least 1e-30."""
-    return st.just(0.0) | st.floats(1e-30, most)
+    """Figures of a site that a job file takes."""
+    return st.just(0.0) | st.floats(LEAST, most)
 
 
 LITRES = st.none() | up_to(5.0)
