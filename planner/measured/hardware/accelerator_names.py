@@ -73,6 +73,7 @@ USUAL_NAMES = {
     "mi250x64gb": "mi250x-gcd",
     "mi300": "mi300x",
     "mi325": "mi325x",
+    "mi350": "mi350x",
     "mi355": "mi355x",
     "gaudi2hl225": "gaudi2",
     "gaudi2d": "gaudi2",

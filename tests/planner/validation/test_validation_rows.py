@@ -48,6 +48,7 @@ class TestHardware:
             ("B300-288GB", "b300"),
             ("GB300", "gb300"),
             ("MI300X", "mi300x"),
+            ("AMD Instinct MI350X", "mi350x"),
             ("AMD Instinct MI355X", "mi355x"),
             ("V100-32GB", "v100-sxm2-32gb"),
             ("Gaudi 2", "gaudi2"),

@@ -34,6 +34,7 @@ PUBLISHED_PEAKS = {
     "gb300": (2450, 4900),
     "mi300x": (1307, 2615),
     "mi325x": (1307, 2615),
+    "mi350x": (2307, 4614),
     "mi355x": (2517, 5033),
     "gaudi2": (432, 865),
     "tpu-v4": (275, 275),
@@ -170,7 +171,8 @@ def test_derived_embodied_carbon_comes_near_a_published_footprint_of_the_same_si
 
 
 @pytest.mark.parametrize(
-    ("name", "compute_kg", "hbm_gb"), [("mi300x", 25.7, 192), ("mi325x", 25.7, 256), ("mi355x", 29.3, 288)]
+    ("name", "compute_kg", "hbm_gb"),
+    [("mi300x", 25.7, 192), ("mi325x", 25.7, 256), ("mi350x", 29.3, 288), ("mi355x", 29.3, 288)],
 )
 def test_derived_embodied_carbon_counts_the_dies_beneath_the_compute_dies(
     name: str, compute_kg: float, hbm_gb: float
