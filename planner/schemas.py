@@ -23,6 +23,7 @@ from planner.json_forms import (
     WrittenJob,
 )
 from planner.layer_cut import LayerCut
+from planner.one_design.measured_row import MeasuredRow
 from planner.one_design.simulated_design import SimulatedDesign
 from planner.opendc.failures import TracedFailures
 from planner.purchase.plan import PurchasePlan
@@ -51,6 +52,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "purchase": PurchasePlan,
     "sweep": SweepAnswer,
     "validate": ValidationAnswer,
+    "validate-row": MeasuredRow,
     "calibrate": CalibrationAnswer,
     "catalog": CatalogAnswer,
     "study-status": StudyStatus,
@@ -65,7 +67,8 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "opendc-failures": TracedFailures,
 }
 """What each command prints with `--json`; `report` is what `report --format json` writes, `answer` is that of recommend,
-study run and study resume, `balance` that of explain --balance, `simulate-deep` that of simulate --depth deep."""
+study run and study resume, `balance` that of explain --balance, `simulate-deep` that of simulate --depth deep, `validate-row`
+that of validate --row."""
 NAMES = (JOB, NETWORK, *ANSWERS)
 
 

@@ -28,6 +28,7 @@ SCHEMA_NAMES = (
     "purchase",
     "sweep",
     "validate",
+    "validate-row",
     "calibrate",
     "catalog",
     "study-status",

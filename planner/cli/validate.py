@@ -33,6 +33,7 @@ ROWS_AT_ONCE = 20
         "capplan validate",
         "capplan validate --measured steps.csv",
         "capplan validate --measured steps.csv --json > errors.json",
+        "capplan validate --measured steps.csv --row run-05 --write-job run-05.yaml",
     ),
 )
 @click.option(
@@ -42,15 +43,34 @@ ROWS_AT_ONCE = 20
     help="Measured runs, one per row (columns: docs/measured-rows.md). Default: the published runs shipped with "
     "capplan.",
 )
+@click.option(
+    "--row",
+    metavar="ID",
+    help="Show one row instead: how it was read, what was assumed, and the parts of its simulated step and memory.",
+)
+@click.option(
+    "--write-job",
+    "job_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.yaml",
+    help="With --row: also write a job file in which the row's run is a plan, for simulate and all other commands.",
+)
 @calibration_option
 @click.option("--json", "as_json", is_flag=True, help="Print tables and all rows as one JSON object.")
 @progress_options
-def validate(*, measured: Path | None, as_json: bool, quiet: bool) -> None:
+def validate(
+    *, measured: Path | None, row: str | None, job_file: Path | None, as_json: bool, quiet: bool
+) -> None:
     """Simulate measured steps, and report the errors of time and memory.
 
     Prints tables by source, accelerator, model family, number format and parallelism, how well designs of one job are
     ranked, and which rows were not modelled and why. Some constants of the simulator are fitted to the shipped rows.
     """
+    if row is not None:
+        _show_row(measured, row, job_file, as_json=as_json, quiet=quiet)
+        return
+    if job_file is not None:
+        raise click.UsageError("--write-job writes the job of one row: name it with --row.")
     from planner.cli.terminal.output import progress, quiet_libraries, rendered, write
     from planner.validation.report import as_json as report_json
     from planner.validation.report import report_of
@@ -72,6 +92,34 @@ def validate(*, measured: Path | None, as_json: bool, quiet: bool) -> None:
     write(rendered(lambda console: show(report, entries, console, source=source)))
     if measured is None:
         write(rendered(show_whole_runs))
+
+
+def _show_row(
+    measured: Path | None, row_id: str, job_file: Path | None, *, as_json: bool, quiet: bool
+) -> None:
+    """Prints one row, and writes its job."""
+    from planner.cli.terminal.output import quiet_libraries, tell, working
+    from planner.job.row_job import check_row_job_file, write_row_job
+    from planner.measured.rows import Unmodelled
+    from planner.one_design.measured_row import entry_of, measured_row, row_named, step_of
+    from planner.views.measured_row_view import show_measured_row
+
+    if job_file is not None:
+        check_row_job_file(job_file)
+    calibration = _calibration()
+    with quiet_libraries(), working("simulating the row", is_shown=not quiet):
+        entry = entry_of(row_named(_rows(measured), row_id), calibration)
+        answer = measured_row(entry, calibration)
+        step = None if as_json else step_of(answer)
+    written = None
+    if job_file is not None and not isinstance(entry, Unmodelled):
+        written = job_file
+        write_row_job(entry.comparison.row, written, calibration)
+    tell(
+        answer,
+        lambda console: show_measured_row(entry, answer, console, step=step, file=written),
+        as_json=as_json,
+    )
 
 
 def _calibration() -> Calibration | None:

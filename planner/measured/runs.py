@@ -51,6 +51,16 @@ _OF_A_PLAN_ALONE = Plan.model_fields.keys() - {
     *(name for record in _OF_A_JOB for name in record.model_fields),
 }
 """Cells that do not affect a row's job (`job_of`)."""
+DECIDING = {
+    *("accelerator", "node", "fabric", "lora_rank", "lora_targets", "lora_all_to_all"),
+    *(
+        name
+        for record in (Plan, *_OF_A_JOB)
+        for name in record.model_fields
+        if name not in ("model", "source")
+    ),
+}
+"""Cells that decide how a row is simulated."""
 
 
 @dataclass(frozen=True, kw_only=True)

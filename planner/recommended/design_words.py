@@ -179,20 +179,30 @@ def merits(design: Design) -> Iterator[tuple[str, str, str]]:
 
 def breakdowns(design: Design) -> Iterator[Breakdown]:
     """Yields the breakdowns of memory, step, run, cost, energy and carbon; those with only one part are left out."""
-    capacity = design.memory_capacity_bytes
-    used = f"{human.memory(design.peak_memory_bytes).removesuffix(' GiB')} of {human.memory(capacity)}"
-    yield _breakdown(f"memory of the fullest GPU: {used}", design.memory_bytes, human.memory, capacity)
-    plans = (design.plan,)
+    yield from step_breakdowns(design)
     for title, parts, unit in (
-        (f"one step: {human.duration(design.step_time_s)}", design.step_seconds, human.duration),
         (f"the run: {human.days(design.time_to_train_days)}", design.run_seconds, human.duration),
         (f"cost: {human.dollars(design.cost_usd)}", design.cost_parts_usd, human.dollars),
         (f"energy: {human.energy(design.energy_kwh)}", design.energy_parts_kwh, human.energy),
         (f"carbon: {human.carbon(design.carbon_kgco2e)}", design.carbon_parts_kgco2e, human.carbon),
     ):
-        found = _breakdown(title, parts, unit, sum(parts.values()), plans)
-        if len(found.parts) > 1:
-            yield found
+        yield from _in_several_parts(_breakdown(title, parts, unit, sum(parts.values()), (design.plan,)))
+
+
+def step_breakdowns(design: Design) -> Iterator[Breakdown]:
+    """Yields the breakdowns of memory and of one step, the latter only if it has several parts."""
+    capacity = design.memory_capacity_bytes
+    used = f"{human.memory(design.peak_memory_bytes).removesuffix(' GiB')} of {human.memory(capacity)}"
+    yield _breakdown(f"memory of the fullest GPU: {used}", design.memory_bytes, human.memory, capacity)
+    title, parts = f"one step: {human.duration(design.step_time_s)}", design.step_seconds
+    yield from _in_several_parts(
+        _breakdown(title, parts, human.duration, sum(parts.values()), (design.plan,))
+    )
+
+
+def _in_several_parts(found: Breakdown) -> Iterator[Breakdown]:
+    if len(found.parts) > 1:
+        yield found
 
 
 def _breakdown(

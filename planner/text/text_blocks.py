@@ -47,6 +47,11 @@ def sentences(console: Console, texts: Iterable[str], *, indent: int = _INDENT) 
         console.print(Padding(Text(text), (0, 0, 0, indent)))
 
 
+def command_line(console: Console, command: str) -> None:
+    """Writes one line without wrapping it, so that it can be copied."""
+    console.print(Text(" " * 2 * _INDENT + command, style="cyan"), soft_wrap=True)
+
+
 def plain_table(*, gap: int = 2, shows_headings: bool = True) -> Table:
     """Returns a table without borders, with this gap between columns."""
     return Table(

@@ -192,11 +192,12 @@ def as_json(
         },
         "mean_rank_correlation": finite_or_none(mean_rank_correlation(report.choices)),
         "mean_regret_fraction": finite_or_none(mean_regret_fraction(report.choices)),
-        "rows": [_row_json(entry) for entry in entries],
+        "rows": [row_json(entry) for entry in entries],
     }
 
 
-def _row_json(entry: Entry) -> Mapping[str, object]:
+def row_json(entry: Entry) -> Mapping[str, object]:
+    """Returns one row with its prediction, JSON-compatible; what does not exist is null."""
     if isinstance(entry, Unmodelled):
         return {
             "id": entry.row_id,

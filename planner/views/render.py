@@ -28,7 +28,7 @@ from planner.recommended.design_words import (
 from planner.recommended.limit_uses import LIMIT_UNITS
 from planner.recommended.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text import human
-from planner.text.text_blocks import bar, doubt, grid, plain_table, sentences, title
+from planner.text.text_blocks import bar, command_line, doubt, grid, plain_table, sentences, title
 from planner.views.bests_view import show_bests
 from planner.views.comparisons_view import show_comparisons
 from planner.views.front_view import show_designs
@@ -97,7 +97,7 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
 def _show_design(answer: Recommendation, design: Design, console: Console, command: TypedCommand) -> None:
     title(console, "Configuration")
     grid(console, configuration(design))
-    _command(console, command.simulate(design.plan))
+    command_line(console, command.simulate(design.plan))
     title(console, "Results")
     grid(console, figures(design, answer.uncertainty, answer.carbon_scope))
     _show_uncertainty(answer, console)
@@ -183,7 +183,7 @@ def _show_relaxation(relaxation: Relaxation, console: Console, command: TypedCom
     )
     sentences(console, [f"{told}: {headline(relaxation.example)}, {layout(relaxation.example.plan)}"])
     changes = [f"limits.{name}={human.no_less(value)}" for name, value in relaxation.limits.items()]
-    _command(console, command.recommend(changes))
+    command_line(console, command.recommend(changes))
 
 
 def _show_front(answer: Recommendation, console: Console) -> None:
@@ -261,16 +261,11 @@ def _show_record(answer: Recommendation, console: Console, files: Sequence[Path]
         title(console, "In MLflow")
         held = f"{human.count(record.num_designs)} designs, {human.count(record.num_design_runs)} of them with their own run"
         sentences(console, [f"Run {record.run_name} of experiment {record.experiment} holds {held}."])
-        _command(console, record.open_with)
+        command_line(console, record.open_with)
     if files:
         title(console, "Files")
         for file in files:
-            _command(console, str(file))
-
-
-def _command(console: Console, command: str) -> None:
-    """Writes one line without wrapping it, so that it can be copied."""
-    console.print(Text(" " * 2 * _INDENT + command, style="cyan"), soft_wrap=True)
+            command_line(console, str(file))
 
 
 def _table(*headings: str) -> Table:

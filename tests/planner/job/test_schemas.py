@@ -138,6 +138,7 @@ def outputs(folder: Path) -> dict[str, list[str]]:
         "purchase": ["purchase", str(folder / "fleet.yaml"), "--effort", "1"],
         "sweep": ["sweep", str(sweep)],
         "validate": ["validate"],
+        "validate-row": ["validate", "--measured", STEPS, "--row", "run-01"],
         "calibrate": ["calibrate", "--measured", STEPS, "--quiet"],
         "catalog": ["catalog", "accelerators"],
         "study-status": ["study", "status", *store, "small"],
@@ -201,7 +202,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
 VERSIONS = {"simulate": 3, "timeline": 2, "balance": 2, "study-status": 3, "study-front": 3, "study-list": 3}
 # These do not end, or write a file; their tests follow.
 OTHERWISE = ("ui", "report")
-LONG = ("validate", "study-sync")
+LONG = ("validate", "validate-row", "study-sync")
 
 
 @pytest.mark.parametrize("name", cases_of([name for name in ANSWERS if name not in OTHERWISE], long=LONG))

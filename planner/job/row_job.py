@@ -1,0 +1,78 @@
+"""Which job file and plan stand for a measured row? With them, every command simulates the run as `validate` does.
+
+Site, rent and number of tokens are placeholders: they play no part in a step.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import yaml
+
+from planner.input.own_files import check_own_file, replacing
+from planner.input.plan_input import plan_text
+from planner.measured.runs import Row, job_of, node_of_row, plan_of
+from simulator import catalog
+from simulator.argument_names import Argument
+from simulator.domain.calibration import Calibration
+
+WRITE_JOB = Argument("write_job")
+"""The argument that names the file."""
+_HEAD = "# A measured row as capplan reads it: "
+_WIDTH = 110
+
+
+def row_document(row: Row, calibration: Calibration | None = None) -> dict[str, object]:
+    """Returns the fields of a job file whose only offer is the cluster of a row; catalogue entries are named."""
+    job = job_of(row).model_copy(update={"calibration": calibration})
+    whole = job.model_dump(mode="json", exclude_defaults=True)
+    node = whole["offers"][0]["node"]
+    is_known = node_of_row(row) == catalog.node(row["node"])
+    num_gpus = int(row["num_gpus"])
+    offer = {
+        "accelerator": row["accelerator"],
+        "node": row["node"] if is_known else node,
+        "fabric": row["fabric"],
+        "num_gpus": {"min": num_gpus, "max": num_gpus},
+        "rent_usd_per_gpu_hour": 1.0,
+    }
+    return {**whole, "offers": [offer]}
+
+
+def simulate_command(row: Row, file: Path) -> str:
+    """Returns what simulates the run of a row from its job file."""
+    return f"capplan simulate {shlex.quote(str(file))} --plan {plan_text(plan_of(row))}"
+
+
+def check_row_job_file(file: Path) -> None:
+    """Raises `InputError` if the file cannot be written, or would replace anything but such a file."""
+    check_own_file(file, "measured row", WRITE_JOB, _is_row_job)
+
+
+def write_row_job(row: Row, file: Path, calibration: Calibration | None = None) -> None:
+    """Writes the job file of a row, with the command that simulates it; an older such file is replaced.
+
+    Args:
+        row: the row.
+        file: where to.
+        calibration: constants of the cluster, which become part of the job.
+
+    Raises:
+        InputError: the file cannot be written, or is something else.
+    """
+    check_row_job_file(file)
+    name = " ".join(f"{row['row_id']} of {row['group']}".split())
+    lines = [
+        f"{_HEAD}{name}",
+        "# Site, rent and tokens (those of one step) are placeholders: they play no part in a step.",
+        f"# {simulate_command(row, file)}",
+    ]
+    text = yaml.safe_dump(row_document(row, calibration), sort_keys=False, allow_unicode=True, width=_WIDTH)
+    with replacing(file, WRITE_JOB) as draft:
+        draft.write_text("\n".join([*lines, text]), encoding="utf-8")
+
+
+def _is_row_job(file: Path) -> bool:
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        return lines.read(len(_HEAD)) == _HEAD
