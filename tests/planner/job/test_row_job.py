@@ -15,9 +15,11 @@ from planner.input.plan_input import read_plan
 from planner.job.file import load_job, parse_job
 from planner.job.row_job import row_document, simulate_command, write_row_job
 from planner.measured.runs import Row, compare, plan_of
+from simulator.domain.calibration import CalibratedConstant, ConstantName
 from simulator.domain.plan import PlanTable
 from simulator.errors import InputError
 from simulator.simulate import steps_and_memory
+from tests.planner.calibrations import calibration_with
 from tests.planner.measured_rows import KORTHIKANTI_22B, LLAMA_8B, QWEN3_30B, simulated_row
 
 NOT_DEFAULT: dict[str, Mapping[str, object]] = {
@@ -58,6 +60,23 @@ def test_the_job_and_its_plan_give_the_step_and_the_memory_of_the_row(row: Row) 
     (known,) = compare([row])
     assert steps.step_time_s[0] == known.simulated_s
     assert memory.peak_on(known.capacity_bytes)[0] == known.simulated_memory_bytes
+
+
+def test_constants_of_a_calibration_are_part_of_the_job(tmp_path: Path) -> None:
+    row = simulated_row(tmp_path, LLAMA_8B)
+    slow = CalibratedConstant(
+        name=ConstantName.SUSTAINED_FRACTION,
+        accelerator="h100-sxm5-80gb",
+        value=0.1,
+        published=0.8,
+        log_deviation=0.1,
+    )
+    calibration = calibration_with([slow])
+    write_row_job(row, tmp_path / "row.yaml", calibration)
+    job = load_job(tmp_path / "row.yaml")
+    steps, _ = steps_and_memory(job, PlanTable.from_plans([plan_of(row)]))
+    (fitted,), (published,) = compare([row], calibration), compare([row])
+    assert steps.step_time_s[0] == fitted.simulated_s > 2 * published.simulated_s
 
 
 def test_only_hardware_that_differs_from_the_catalogue_is_written_out(tmp_path: Path) -> None:
