@@ -72,7 +72,7 @@ def _show_errors(entry: Modelled, console: Console) -> None:
                 published_bytes,
                 found.comparable_memory_bytes,
                 human.memory,
-                "" if found.has_memory_verdict else ", which is not that of the run",
+                "" if found.has_memory_verdict else ", not comparable",
             ),
         ],
     )

@@ -15,6 +15,8 @@ from simulator.errors import refusal
 _SEPARATORS = (",", ";", "\t")
 _SEPARATOR_LINE = re.compile(r"sep=([,;|\t])\r?\n?", re.IGNORECASE)
 """First line by which Excel is told what separates cells."""
+_CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""Control characters other than tabs and line ends. They are read as blanks: terminals obey them, and YAML refuses them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +78,7 @@ def _text(path: Path) -> str:
         raise refusal(path, "is not a text file: it holds a NUL character")
     if not text.strip():
         raise refusal(path, "is empty: give a CSV file with a head")
-    return text
+    return _CONTROL.sub(" ", text)
 
 
 def _records(text: str, separator: str, path: Path) -> list[list[str]]:

@@ -10,6 +10,8 @@ import pytest
 from planner.cli.commands import main
 from planner.cli.terminal.exit_codes import BROKEN_INPUT, OK
 from planner.cli.terminal.output import rendered
+from planner.job.file import load_job
+from planner.job.row_job import write_row_job
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import compare
 from planner.one_design.measured_row import MeasuredRow, measured_row, row_named, step_of
@@ -95,6 +97,17 @@ class TestNames:
         assert row_named(rows, "a") is rows[0]
         with pytest.raises(InputError, match="row = 'kort-001': is no row of the file; nearest: kort-0001"):
             row_named(rows, "kort-001")
+
+
+class TestControlCharacters:
+    def test_what_a_terminal_would_obey_is_read_as_blanks(self, tmp_path: Path) -> None:
+        cells = {**LLAMA_8B, "id": "\x1b[31mred\x07\x9b", "micro_batch": 1, "notes": "a \x1b[2J\x85 b"}
+        entry = entry_for(tmp_path, cells)
+        row = entry.comparison.row
+        assert (row["row_id"], row["notes"]) == ("[31mred", "a [2J b")
+        assert all(character.isprintable() or character == "\n" for character in shown(entry))
+        write_row_job(row, tmp_path / "row.yaml")
+        assert load_job(tmp_path / "row.yaml").workload.sequence_length == 8192
 
 
 class TestCommand:
