@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.deep_plans import PAGE
 from benchmarks.sheets import markdown_row
-from docs.readme import replaced
+from docs.markdown import replaced
 from simulator.deep.collectives.chosen_collectives import CANDIDATES, ChosenCollectives
 from simulator.deep.collectives.collective_forms import Algorithm, Form, Operation
 from simulator.deep.collectives.collective_times import estimated

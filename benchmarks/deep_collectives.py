@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.collectives import NAMES, Table, all_tables, error_rows, mean_error
-from docs.readme import replaced
+from docs.markdown import replaced
 from simulator.deep.collectives.chosen_collectives import ChosenCollectives
 from simulator.deep.collectives.collective_forms import Algorithm
 from simulator.deep.collectives.schedules import Collectives

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.sheets import markdown_row
-from docs.readme import replaced
+from docs.markdown import replaced
 from simulator.deep.plans.plan_step import PlanStep, plan_step
 from tests.simulator.builders import job_of, plan_of, training
 from tests.simulator.deep.plan_cases import APART, FEW, LARGE, Case

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from docs.readme import replaced
+from docs.markdown import replaced, table_of_numbers
 from planner.calibration.answer import CalibrationAnswer, LayerFit, PassFit
 from planner.calibration.kernels import calibrate_kernels
 from planner.calibration.table import read_kernels
@@ -34,7 +34,7 @@ def _kinds(answers: dict[str, CalibrationAnswer]) -> str:
         rows.append(
             [alike[0].name, str(alike[0].num_kernels), *(percent(error) for pair in errors for error in pair)]
         )
-    return _table(heading, rows)
+    return table_of_numbers(heading, rows)
 
 
 def _layers(answers: dict[str, CalibrationAnswer]) -> str:
@@ -49,7 +49,7 @@ def _layers(answers: dict[str, CalibrationAnswer]) -> str:
         words = [first.model, f"{first.batch} x {first.sequence_length:,}", f"{first.software}{in_8_bits}"]
         passes = [cell for layer in alike for way in (layer.forward, layer.backward) for cell in _pass(way)]
         rows.append([*words, *_kept(first), *passes])
-    return _table(heading, rows)
+    return table_of_numbers(heading, rows)
 
 
 def _kept(layer: LayerFit) -> Iterator[str]:
@@ -63,8 +63,3 @@ def _kept(layer: LayerFit) -> Iterator[str]:
 def _pass(one: PassFit) -> Iterator[str]:
     yield f"{one.measured_s / MILLISECOND:.4g} ms"
     yield f"{one.error_before_fraction:+.1%}"
-
-
-def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

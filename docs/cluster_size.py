@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from docs.readme import replaced
+from docs.markdown import replaced, table_of_numbers
 from planner.sweep.grid import AUTO, Sweep, load_sweep, run_sweep
 from planner.sweep.table import Row, is_auto, sweep_rows, write_rows
 from planner.sweep.view import best_by_scheme, number
@@ -75,11 +75,6 @@ def _at(rows: Sequence[Row], model: str, size: int, *, only_auto: bool = True) -
     return best_by_scheme(
         [r for r in rows if r[MODEL] == model and r["num_gpus"] == size and (is_auto(r) or not only_auto)]
     )
-
-
-def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _layout(row: Row) -> str:
@@ -170,7 +165,7 @@ def _sizes(rows: Sequence[Row]) -> str:
     heading = (
         "model, GPUs", "fastest layout", "step (s)", "MFU", "goodput", "days", "MWh", "million $", "t CO2e",
     )  # fmt: skip
-    return _table(heading, lines)
+    return table_of_numbers(heading, lines)
 
 
 def _doubling(rows: Sequence[Row]) -> str:
@@ -187,7 +182,7 @@ def _doubling(rows: Sequence[Row]) -> str:
             ]
         lines.append(cells)
     heads = [f"{model}: {what}" for model in _models(rows) for what in ("throughput", "with the whole run")]
-    return _table(["GPUs", *heads], lines)
+    return table_of_numbers(["GPUs", *heads], lines)
 
 
 def _schemes(rows: Sequence[Row]) -> str:
@@ -202,7 +197,7 @@ def _schemes(rows: Sequence[Row]) -> str:
             ]
             per_gpu = number(best[ASYNC], "checkpoint_bytes_per_gpu") / GIGA
             lines.append((f"{model}, {size:,}", f"{per_gpu:.2f}", *cells))
-    return _table(("model, GPUs", "GB per GPU", *(f"`{scheme}`" for scheme in schemes)), lines)
+    return table_of_numbers(("model, GPUs", "GB per GPU", *(f"`{scheme}`" for scheme in schemes)), lines)
 
 
 def _intervals(rows: Sequence[Row]) -> str:
@@ -221,7 +216,7 @@ def _intervals(rows: Sequence[Row]) -> str:
                 (f"{model}, `{scheme}`", *(f"{number(found[a], 'goodput_fraction'):.2%}" for a in asked))
             )
     words = [a if a == AUTO else f"{float(a):,.0f} s" for a in asked]
-    return _table((f"at {size:,} GPUs", *words), lines)
+    return table_of_numbers((f"at {size:,} GPUs", *words), lines)
 
 
 def _worth(rows: Sequence[Row]) -> str:
@@ -249,7 +244,7 @@ def _worth(rows: Sequence[Row]) -> str:
         "model, GPUs", "GB per GPU", "stall async (s)", "stall assisted (s)", "goodput", "MWh saved", "$ saved",
         "share of cost",
     )  # fmt: skip
-    return _table(heading, lines)
+    return table_of_numbers(heading, lines)
 
 
 def _stops_paying(rows: Sequence[Row]) -> str:
@@ -284,7 +279,7 @@ def _thresholds() -> str:
             found = [_least_bytes(mtbf_s, fixed_s, gain) for gain in (0.001, 0.01)]
             cells = ["never" if value is None else f"{value / GIGA:.2g} GB" for value in found]
             lines.append((f"{words}, {fixed_s:g} s", *cells))
-    return _table(("mean up-time, fixed stall", "gain of 0.1 points", "gain of 1 point"), lines)
+    return table_of_numbers(("mean up-time, fixed stall", "gain of 0.1 points", "gain of 1 point"), lines)
 
 
 def _least_bytes(mtbf_s: float, fixed_s: float, gain: float) -> float | None:

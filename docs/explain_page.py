@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from constraints.registry import CONSTRAINTS, Constraint
+from docs.markdown import row_of_text
 from planner.explain.view import KINDS
 
 CONSTRAINTS_PAGE = Path(__file__).with_name("constraints.md")
@@ -134,5 +135,4 @@ def _table(heading: str, constraints: list[Constraint]) -> str:
         (f"`{one.name}`", one.sentence, f"`{one.formula}`", one.unit, one.source, one.way_out)
         for one in constraints
     ]
-    lines = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
-    return "\n".join([f"## {heading}\n", header, *lines, ""])
+    return "\n".join([f"## {heading}\n", header, *map(row_of_text, rows), ""])

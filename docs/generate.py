@@ -40,6 +40,7 @@ from docs.explain_page import (
 )
 from docs.getting_started import GETTING_STARTED, filled_getting_started
 from docs.job_rules import rules_section
+from docs.markdown import row_of_text
 from docs.network_page import NETWORK_INTRODUCTION, NETWORK_PAGE
 from docs.perfsim_page import PAGE as PERFSIM_PAGE
 from docs.perfsim_page import perfsim_page
@@ -154,8 +155,7 @@ def _row(model: type[Record], name: str) -> str:
     field, form = model.model_fields.get(name), form_of(model, name)
     written = _form_written(form, field) if form else _written(field)
     meaning = (form.meaning if form else "") or meanings(model).get(name, "")
-    cells = (f"`{name}`", written, _default(field, form), " ".join(meaning.split()))
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return row_of_text((f"`{name}`", written, _default(field, form), " ".join(meaning.split())))
 
 
 def _form_written(form: Form, field: FieldInfo | None) -> str:

@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from docs.readme import replaced
+from docs.markdown import replaced
 from planner.cli.commands import main
 
 GETTING_STARTED = Path(__file__).with_name("getting-started.md")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from docs.markdown import replaced
 from planner import load_job, recommend
 from planner.views.render import show
 from planner.views.typed_command import TypedCommand
@@ -66,11 +67,3 @@ def _accuracy_table() -> str:
             f"| {name} | {error.num_rows} | {error.bias_fraction:+.1%} | {error.mean_absolute_error_fraction:.1%} |"
         )
     return "\n".join(lines)
-
-
-def replaced(text: str, name: str, body: str) -> str:
-    """Returns a page with the part between `<!-- name -->` and `<!-- end -->` replaced."""
-    start, end = f"<!-- {name} -->", "<!-- end -->"
-    head, _, rest = text.partition(start)
-    _, _, tail = rest.partition(end)
-    return f"{head}{start}\n{body}\n{end}{tail}"
