@@ -98,12 +98,9 @@ _RULES = (
             "storage.embodied_kgco2e_per_byte",
             "ownership.storage_lifetime_years",
             *_factors("storage_price", "embodied_storage"),
+            "storage.power_w_per_byte",
+            *_factors("storage_power"),
         ),
-    ),
-    UnusedRule(
-        is_used=_has_capacity,
-        why=_NO_CAPACITY,
-        paths=("storage.power_w_per_byte", *_factors("storage_power")),
     ),
     UnusedRule(
         is_used=lambda job: job.storage.capacity_power_w is None,
