@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from constraints.layout import can_save_by
 from constraints.limits import LIMIT_NAMES, excess_over, usable_memory_bytes
 from constraints.step_bound import StepBoundTable, bound_step
-from objectives.scores import Usage, carbon_parts, cost_parts, total
+from objectives.carbon import carbon_parts
+from objectives.cost import cost_parts
+from objectives.usage import Usage
 from simulator.checkpoints.schemes import checkpoint_costs
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
@@ -32,8 +34,7 @@ from simulator.run.stragglers import least_slowdown
 from simulator.run.wall_time import first_start_s
 from simulator.simulate import LAYOUTS_PER_BLOCK, layout_memory
 from simulator.step.offload import offloaded_bytes_per_node
-from simulator.table import Booleans, Floats, Integers, Table
-from simulator.table import total as total_of
+from simulator.table import Booleans, Floats, Integers, Table, total
 from simulator.threads import on_threads
 from simulator.units import DAY
 
@@ -110,12 +111,12 @@ def _bound_block(
     lowered = 1.0 - MARGIN
     return BoundTable(
         **_memory_fractions(job, layouts, offers, under_other_cap),
-        budget_usd=total(cost_parts(job, fewest, usage, is_bound=True)) * lowered,
+        budget_usd=total(cost_parts(job, fewest, usage, is_bound=True).values()) * lowered,
         deadline_days=usage.wall_s / DAY * lowered,
         power_w=levels.peak_power_w * lowered,
         **{name: getattr(levels, name) * lowered for name in EXACT_POWERS},
         num_gpus=layouts.num_gpus.astype(np.float64),
-        carbon_kgco2e=total(carbon_parts(job, fewest, usage, is_bound=True)) * lowered,
+        carbon_kgco2e=total(carbon_parts(job, fewest, usage, is_bound=True).values()) * lowered,
         energy_j=usage.energy_j * lowered,
     )
 
@@ -189,7 +190,7 @@ def _least_energy_j(
 ) -> Floats:
     """Energy of computation and collectives at their own powers, and of the remaining time at the least power of any phase."""
     power = phase_power(job, layouts, offers)
-    busy_j = total_of(power.busy_energy_j(steps.compute_s, steps.communication_s))
+    busy_j = total(power.busy_energy_j(steps.compute_s, steps.communication_s))
     least_j = (steps.compute_s + steps.communication_s) * power.least_w
     above_least_j = job.workload.num_steps * (busy_j - least_j)
     return np.asarray(above_least_j + wall_s * (power.least_w + power.spares_w))

@@ -15,7 +15,6 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from objectives.carbon import carbon_parts, replacement_kgco2e
 from objectives.cost import cost_parts
-from objectives.scores import total
 from objectives.usage import Usage
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme
@@ -23,8 +22,7 @@ from simulator.machine.offer_table import OfferTable
 from simulator.machine.power import phase_power
 from simulator.run.spread import wall_time_quantile_s
 from simulator.run.wall_time import RunTable
-from simulator.table import Booleans, Floats
-from simulator.table import total as total_of
+from simulator.table import Booleans, Floats, total
 from simulator.units import DAY
 
 WORK = ("productive_s", "straggler_s", "evaluation_s")
@@ -50,7 +48,7 @@ def least_by_intervals(job: Job, part: Evaluation) -> dict[str, Floats]:
     return {
         "budget_usd": _least_cost_usd(job, part, run, usage),
         "deadline_days": _wall_s(job, part, run, job.limits.deadline_probability) / DAY,
-        "carbon_kgco2e": total(carbon_parts(job, part.plans, usage, is_bound=True))
+        "carbon_kgco2e": total(carbon_parts(job, part.plans, usage, is_bound=True).values())
         + replacement_kgco2e(job, part.plans, run),
     }
 
@@ -70,7 +68,7 @@ def holds_with_any_spares(job: Job, part: Evaluation) -> Booleans:
 
 def undisturbed(job: Job, run: RunTable) -> RunTable:
     """Returns the run without what depends on the interval; a run that never ends also loses its interruptions."""
-    work_s = total_of(getattr(run, name) for name in WORK)
+    work_s = total(getattr(run, name) for name in WORK)
     ends, nothing = run.makes_progress, np.zeros(len(work_s))
     wall_s, way_back_s = (np.where(ends, time_s, 0.0) for time_s in (run.wall_time_s, run.way_back_s))
     up_s = wall_s - run.initialization_s - way_back_s
@@ -122,7 +120,7 @@ def _least_usage(job: Job, part: Evaluation, run: RunTable) -> Usage:
     """What such a run uses: the energy of its steps, and of the remaining time at the power of an idle cluster."""
     offers = OfferTable.from_job(job).take(part.plans.offer)
     power = phase_power(job, part.plans, offers)
-    work_j = total_of(getattr(part.outcomes.energy, name) for name in ENERGY_OF_WORK)
+    work_j = total(getattr(part.outcomes.energy, name) for name in ENERGY_OF_WORK)
     standing_j = (run.initialization_s + run.restart_s) * power.stalled_w
     return Usage(
         wall_s=run.wall_time_s,
@@ -140,7 +138,7 @@ def _least_cost_usd(job: Job, part: Evaluation, run: RunTable, usage: Usage) -> 
     is_expected = job.limits.budget_probability is None
     energy_j = usage.energy_j if is_expected else late_s * mean_w
     lasting = replace(usage, wall_s=late_s, energy_j=energy_j)
-    return total(cost_parts(job, part.plans, lasting, is_bound=True))
+    return total(cost_parts(job, part.plans, lasting, is_bound=True).values())
 
 
 def _wall_s(job: Job, part: Evaluation, run: RunTable, probability: float | None) -> Floats:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from objectives.scores import ScoreTable, Usage, cost_parts, total
+from objectives.cost import cost_parts
+from objectives.scores import ScoreTable
+from objectives.usage import Usage
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
 from simulator.domain.plan import PlanTable
@@ -15,7 +17,7 @@ from simulator.machine.offer_table import OfferTable
 from simulator.run.spread import wall_time_quantile_s
 from simulator.simulate import Outcomes
 from simulator.step.offload import offloaded_bytes_per_node
-from simulator.table import Booleans, Floats, Table
+from simulator.table import Booleans, Floats, Table, total
 from simulator.units import DAY
 
 
@@ -43,7 +45,7 @@ class ExcessTable(Table):
     @property
     def total(self) -> Floats:
         """Sum over the limits, `(n,)`: 0 for a feasible design."""
-        return total({name: getattr(self, name) for name in self.names()})
+        return total(getattr(self, name) for name in self.names())
 
     @property
     def is_possible(self) -> Booleans:
@@ -127,7 +129,7 @@ def _cost_usd(job: Job, plans: PlanTable, scores: ScoreTable, outcomes: Outcomes
     if job.limits.budget_probability is None:
         return scores.cost_usd
     wall_s = _wall_time_s(job, plans, outcomes, job.limits.budget_probability)
-    return total(cost_parts(job, plans, Usage.of(outcomes).lasting(wall_s)))
+    return total(cost_parts(job, plans, Usage.of(outcomes).lasting(wall_s)).values())
 
 
 def _wall_time_s(job: Job, plans: PlanTable, outcomes: Outcomes, probability: float | None) -> Floats:

@@ -26,7 +26,6 @@ from objectives.cost import (
     rent_cost,
     resale_usd,
     storage_usd,
-    total,
     value_today_usd,
     written_off_usd_per_year,
 )
@@ -35,8 +34,7 @@ from simulator.domain.job import Job
 from simulator.domain.offer import Offer
 from simulator.domain.ownership import Ownership
 from simulator.domain.plan import PlanTable
-from simulator.table import Floats
-from simulator.table import total as total_of
+from simulator.table import Floats, total
 from simulator.units import HOUR, YEAR
 
 MONTHS_PER_YEAR = YEAR / MONTH
@@ -67,7 +65,7 @@ def rent_or_own(job: Job, plans: PlanTable, usage: Usage) -> RentOrOwn:
     months = payback_months(job.ownership, outlay_usd(job, plans, usage, node), saved)
     return RentOrOwn(
         rent_usd=np.where(np.isnan(rents), np.nan, rented),
-        own_usd=np.where(np.isnan(nodes), np.nan, total(owned_parts(job, plans, usage, node))),
+        own_usd=np.where(np.isnan(nodes), np.nan, total(owned_parts(job, plans, usage, node).values())),
         break_even_months=np.where(np.isnan(rents + nodes), np.nan, months),
     )
 
@@ -85,14 +83,14 @@ def running_usd_per_year(job: Job, plans: PlanTable, usage: Usage, usd_per_node:
     """
     is_finite = np.isfinite(usage.wall_s)
     parts = owned_parts(job, plans, usage, usd_per_node)
-    paid = np.where(is_finite, total_of([parts[name] for name in RUNNING]), np.nan)
+    paid = np.where(is_finite, total([parts[name] for name in RUNNING]), np.nan)
     return np.asarray(paid / np.where(is_finite, held_years(job.ownership, usage.wall_s), 1.0))
 
 
 def outlay_usd(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> Floats:
     """Returns what savings must pay back within the life of the nodes, `(n,)`, as value at the start."""
     own, price = job.ownership, purchase(job, plans, usage.peak_power_w, usd_per_node)
-    rest = total_of(written_off_usd_per_year(own, price).values())
+    rest = total(written_off_usd_per_year(own, price).values())
     within_life = rest / annuity_fraction(own.capital_cost_fraction_per_year, own.lifetime_years)
     return np.asarray(value_today_usd(own, price.nodes) - resale_usd(own, price.nodes) + within_life)
 

@@ -9,7 +9,6 @@ The bounds of the search rely on this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,7 +23,6 @@ from simulator.domain.plan import PlanTable
 from simulator.machine.offer_table import OfferTable
 from simulator.machine.power import fabric_tiers
 from simulator.table import Booleans, Floats
-from simulator.table import total as total_of
 from simulator.units import DAY, HOUR, JOULES_PER_KWH, YEAR
 
 PriceLevel = Literal["low", "mid", "high"]
@@ -41,11 +39,6 @@ COST_PARTS = (
     "demand_usd",
 )
 """Columns that sum to `cost_usd`, in this order."""
-
-
-def total(parts: Mapping[str, Floats]) -> Floats:
-    """Returns the sum of parts of equal length, `(n,)`, identical to the last bit whatever n is."""
-    return total_of(parts.values())
 
 
 def cost_parts(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from objectives.carbon import embodied_parts, replacement_kgco2e
-from objectives.cost import cost_parts, is_bought, total
+from objectives.cost import cost_parts, is_bought
 from objectives.usage import Usage, product
 from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
@@ -27,7 +27,7 @@ from simulator.machine.offer_table import OfferTable
 from simulator.machine.power import phase_power
 from simulator.run.energy import servers_w
 from simulator.simulate import Outcomes
-from simulator.table import Booleans, Floats, Integers, Table
+from simulator.table import Booleans, Floats, Integers, Table, total
 from simulator.units import HOUR, JOULES_PER_KWH
 
 SAME_MEAN_FRACTION = 1e-6
@@ -97,13 +97,13 @@ def _paused(job: Job, plan: PlanTable, outcome: Outcomes, pause: Pause, usage: U
     pays_energy = is_bought(job, plan)
     parts["electricity_usd"] = np.where(pays_energy, _at_means(tariff, working_j, idle_j), 0.0)
     operational = _at_means(grid, working_j, idle_j)
-    made = total(embodied_parts(job, plan, held)) + replacement_kgco2e(job, plan, outcome.run)
+    made = total(embodied_parts(job, plan, held).values()) + replacement_kgco2e(job, plan, outcome.run)
     return PausedTable(
         wall_s=np.array([wall_s]),
         waited_s=np.array([calendar.waited_s]),
         num_pauses=np.array([num_pauses]),
         energy_j=held.energy_j,
-        cost_usd=total(parts),
+        cost_usd=total(parts.values()),
         operational_kgco2e=operational,
         carbon_kgco2e=operational + made,
     )

@@ -7,36 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from objectives.carbon import (
-    carbon_parts,
     embodied_parts,
     market_kgco2e,
     operational_kgco2e,
     replacement_kgco2e,
     water_l,
 )
-from objectives.cost import COST_PARTS, PriceLevel, affordable_s, annuity_fraction, cost_parts, total
-from objectives.usage import Usage, num_held_gpus
+from objectives.cost import affordable_s, cost_parts
+from objectives.usage import Usage
 from simulator.domain.job import Job, Objective
 from simulator.domain.plan import PlanTable
 from simulator.run.spread import miss_probability, wall_time_quantile_s
 from simulator.simulate import Outcomes
-from simulator.table import Floats, Table
+from simulator.table import Floats, Table, total
 from simulator.units import DAY
-
-__all__ = [
-    "COST_PARTS",
-    "EMBODIED_PARTS",
-    "LATE_PROBABILITY",
-    "PriceLevel",
-    "ScoreTable",
-    "Usage",
-    "annuity_fraction",
-    "carbon_parts",
-    "cost_parts",
-    "num_held_gpus",
-    "score",
-    "total",
-]
 
 LATE_PROBABILITY = 0.95
 """Share of runs that stay below the figures called p95."""
@@ -138,16 +122,16 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
         **embodied_parts(job, plans, usage),
         "embodied_replacements_kgco2e": replacement_kgco2e(job, plans, outcomes.run),
     }
-    operational, embodied = operational_kgco2e(job, plans, usage), total(made)
+    operational, embodied = operational_kgco2e(job, plans, usage), total(made.values())
     late_s = wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, LATE_PROBABILITY)
     return ScoreTable(
         time_to_train_s=usage.wall_s,
         time_to_train_p95_s=late_s,
-        cost_usd=total(parts),
-        cost_p95_usd=total(cost_parts(job, plans, usage.lasting(late_s))),
+        cost_usd=total(parts.values()),
+        cost_p95_usd=total(cost_parts(job, plans, usage.lasting(late_s)).values()),
         **_limit_risks(job, plans, outcomes, parts),
-        cost_low_usd=total(cost_parts(job, plans, usage, "low")),
-        cost_high_usd=total(cost_parts(job, plans, usage, "high")),
+        cost_low_usd=total(cost_parts(job, plans, usage, "low").values()),
+        cost_high_usd=total(cost_parts(job, plans, usage, "high").values()),
         **parts,
         energy_j=usage.energy_j,
         carbon_kgco2e=operational + embodied,
@@ -176,6 +160,6 @@ def _limit_risks(
         allowed_s: Floats | float = limits.deadline_days * DAY
         risks["deadline_risk"] = miss_probability(job, plans, outcomes.steps, outcomes.run, allowed_s)
     if limits.budget_usd is not None:
-        allowed_s = affordable_s(job, plans, Usage.of(outcomes), costs["rent_usd"], total(costs))
+        allowed_s = affordable_s(job, plans, Usage.of(outcomes), costs["rent_usd"], total(costs.values()))
         risks["budget_risk"] = miss_probability(job, plans, outcomes.steps, outcomes.run, allowed_s)
     return risks

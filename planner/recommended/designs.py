@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from constraints.evaluation import Evaluation
+from objectives.cost import COST_PARTS
 from objectives.metrics import MetricTable, metrics
-from objectives.scores import COST_PARTS, EMBODIED_PARTS
+from objectives.scores import EMBODIED_PARTS
 from planner.recommended.recommendation import Design
 from simulator.domain.hardware import Site
 from simulator.domain.job import Job

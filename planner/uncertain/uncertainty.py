@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from objectives.scores import Usage, cost_parts, total
+from objectives.cost import cost_parts
 from objectives.unsure_inputs import step_error_of
+from objectives.usage import Usage
 from planner.recommended.recommendation import Spread, Uncertainty
 from planner.uncertain.ties import tied_designs
 from simulator.accuracy.published_runs import Accuracy, step_time_error
@@ -19,7 +20,7 @@ from simulator.domain.plan import PlanTable
 from simulator.record import finite_or_none
 from simulator.simulate import replicate
 from simulator.step.step_reach import beyond_measured, reach_of
-from simulator.table import Floats, Integers
+from simulator.table import Floats, Integers, total
 from simulator.units import DAY
 
 NUM_REPLAYS = 400
@@ -63,7 +64,7 @@ def _cost_of_replays(job: Job, chosen: Evaluation, wall_s: Floats) -> Floats:
     """Cost of runs of a design, one row, with these wall times, `(r,)`."""
     rows = np.zeros(len(wall_s), dtype=np.intp)
     usage = Usage.of(chosen.outcomes).take(rows).lasting(wall_s)
-    return total(cost_parts(job, chosen.plans.take(rows), usage))
+    return total(cost_parts(job, chosen.plans.take(rows), usage).values())
 
 
 def accuracy_of(job: Job, plans: PlanTable, row: int) -> Accuracy:

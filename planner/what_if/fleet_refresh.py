@@ -23,14 +23,14 @@ from objectives.break_even import (
 )
 from objectives.carbon import made_kgco2e
 from objectives.cost import held_years, storage_usd
-from objectives.scores import Usage, total
+from objectives.usage import Usage
 from planner.recommended.comparisons import WhatIfCase
 from planner.text import human
 from planner.what_if.case import case_of
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
 from simulator.domain.options import WhatIf
-from simulator.table import Floats
+from simulator.table import Floats, total
 from simulator.units import DAY
 
 Best = Callable[[Job], Evaluation | None]
@@ -109,7 +109,7 @@ def _payback(job: Job, chosen: Evaluation, old_job: Job, old: Evaluation) -> str
     saved_kg = (old.scores.operational_kgco2e - chosen.scores.operational_kgco2e) / years
     saved_usd = (_running_usd(old_job, old, old_usage) - _running_usd(job, chosen, usage)) / years
     outlay = outlay_usd(job, chosen.plans, usage, _node_prices(job, chosen))
-    in_carbon = _years_until(total(made_kgco2e(job, chosen.plans)), saved_kg) * MONTHS_PER_YEAR
+    in_carbon = _years_until(total(made_kgco2e(job, chosen.plans).values()), saved_kg) * MONTHS_PER_YEAR
     in_money = payback_months(job.ownership, outlay, saved_usd)
     is_bought = job.offers[int(chosen.plans.offer[0])].purchase_usd_per_node is not None
     price = "its price" if is_bought else "its price, if bought,"

@@ -12,11 +12,11 @@ from objectives.baselines import (
     nameplate_energy_j,
 )
 from objectives.carbon import embodied_parts, operational_kgco2e
-from objectives.cost import total
 from objectives.usage import Usage
 from simulator import catalog
 from simulator.domain.embodied import Dies
 from simulator.errors import InputError
+from simulator.table import total
 from tests.support import A100_RENTED, job_with, plans_with
 
 MWH = 3.6e9
@@ -134,7 +134,7 @@ def test_our_embodied_share_of_bloom_is_that_of_its_study() -> None:
     plans = plans_with({"num_gpus": 384})
     wall_s = np.array([1_082_990 * 3600 / 384])
     usage = Usage(wall_s=wall_s, energy_j=np.zeros(1), peak_power_w=np.zeros(1))
-    assert total(embodied_parts(job, plans, usage))[0] == pytest.approx(11_200, rel=5e-3)
+    assert total(embodied_parts(job, plans, usage).values())[0] == pytest.approx(11_200, rel=5e-3)
 
 
 class TestAct:

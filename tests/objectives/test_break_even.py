@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from objectives.break_even import outlay_usd, payback_months, rent_or_own
-from objectives.cost import cost_parts, total
+from objectives.cost import cost_parts
 from objectives.usage import Usage
 from simulator.domain.job import Job
 from simulator.domain.ownership import Ownership
+from simulator.table import total
 from tests.objectives.test_cost import PLANS, SITE, usage
 from tests.support import H100_BOUGHT, H100_RENTED, job_with
 
@@ -50,8 +51,8 @@ SAVED_PER_MONTH = 43_830 - 730.5
 class TestBothWays:
     def test_both_ways_are_what_two_offers_would_cost(self) -> None:
         both = {**H100_RENTED, "other_purchase_usd_per_node": 300e3}
-        rented = total(cost_parts(job_with(both, site=SITE), PLANS, usage()))
-        bought = total(cost_parts(job_with(H100_BOUGHT, site=SITE), PLANS, usage()))
+        rented = total(cost_parts(job_with(both, site=SITE), PLANS, usage()).values())
+        bought = total(cost_parts(job_with(H100_BOUGHT, site=SITE), PLANS, usage()).values())
         compared = rent_or_own(job_with(both, site=SITE), PLANS, usage())
         assert (compared.rent_usd, compared.own_usd) == (rented, bought)
 

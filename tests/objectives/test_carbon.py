@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from constraints.evaluation import evaluate
 from objectives.carbon import carbon_parts, embodied_parts, market_kgco2e, replacement_kgco2e, water_l
-from objectives.scores import COST_PARTS, ScoreTable
+from objectives.cost import COST_PARTS
+from objectives.scores import ScoreTable
 from objectives.usage import Usage
 from planner.input.magnitude import LEAST
 from simulator.domain.hourly import HourlyProfile

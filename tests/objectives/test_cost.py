@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from objectives.break_even import rent_or_own
-from objectives.cost import cost_parts, purchase
-from objectives.scores import COST_PARTS, EMBODIED_PARTS, score
+from objectives.cost import COST_PARTS, cost_parts, purchase
+from objectives.scores import EMBODIED_PARTS, score
 from objectives.usage import Usage
 from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job

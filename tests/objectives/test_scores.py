@@ -9,18 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraints.evaluation import evaluate
-from objectives.cost import PriceLevel
-from objectives.scores import (
-    COST_PARTS,
-    EMBODIED_PARTS,
-    ScoreTable,
-    Usage,
-    annuity_fraction,
-    carbon_parts,
-    cost_parts,
-    num_held_gpus,
-    score,
-)
+from objectives.carbon import carbon_parts
+from objectives.cost import COST_PARTS, PriceLevel, annuity_fraction, cost_parts
+from objectives.scores import EMBODIED_PARTS, ScoreTable, score
+from objectives.usage import Usage, num_held_gpus
 from simulator.catalog import accelerator, node
 from simulator.domain.job import Objective
 from simulator.simulate import simulate
