@@ -64,7 +64,7 @@ _EXPERTS_BESIDE = (
     rf"\b{_OF_EXPERTS}[-_ ]overlap"
     rf"|\boverlap(?:s|ped|ping)?[-_ ](?:of[-_ ])?(?:the[-_ ])?(?:moe[-_ ])?{_OF_EXPERTS}(?![A-Za-z]|[-_ ]shared)"
 )
-_UNHIDDEN_DISPATCHER = "hybrid[- ]?ep"
+_HYBRID_EP = "hybrid[- ]?ep"
 """Megatron-Bridge's recipes with it do not hide what it makes short."""
 _TENSOR_BESIDE = (
     r"(?:async(?:hronous)?[- ]?(?:tp|tensor)"
@@ -226,17 +226,15 @@ def expert_dispatch(notes: str) -> str:
 def hides_expert_exchange(notes: str) -> bool | None:
     """Returns whether expert traffic is hidden behind other micro-batches."""
     is_on = _is_on(_EXPERTS_BESIDE, notes)
-    return False if is_on is None and affirmed(_UNHIDDEN_DISPATCHER, notes) else is_on
+    return False if is_on is None and affirmed(_HYBRID_EP, notes) else is_on
 
 
-def fills_expert_rows(notes: str) -> bool:
-    """Returns whether tokens reach experts in whole groups of rows, as Hybrid-EP hands them over (`pad_multiple`)."""
-    return bool(affirmed(_UNHIDDEN_DISPATCHER, notes))
+def dispatches_by_hybrid_ep(notes: str) -> bool:
+    """Returns whether tokens travel by Hybrid-EP, for which ranks gather the routing of all tokens before a dispatch.
 
-
-def gathers_routing_maps(notes: str) -> bool:
-    """Returns whether ranks gather the routing of all tokens before a dispatch, as for Hybrid-EP."""
-    return bool(affirmed(_UNHIDDEN_DISPATCHER, notes))
+    It hands tokens over in whole groups of rows (`pad_multiple`).
+    """
+    return bool(affirmed(_HYBRID_EP, notes))
 
 
 def expert_tensor_parallel(notes: str) -> int | None:

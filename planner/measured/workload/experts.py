@@ -40,6 +40,7 @@ def expert_habits(
         return {}
     notes, capacity = told.text("notes"), _capacity_factor(told)
     is_padded = capacity is not None and habits.pads_to_capacity
+    is_hybrid_ep = measured_notes.dispatches_by_hybrid_ep(notes)
     is_hidden = measured_notes.hides_expert_exchange(notes)
     if is_hidden is None:
         is_hidden = told.default(
@@ -53,8 +54,8 @@ def expert_habits(
         "expert_products": told.default("expert_products", habits.expert_products),
         "overlaps_expert_exchange": is_hidden,
         "expert_capacity_factor": capacity,
-        "fills_expert_rows": is_padded or measured_notes.fills_expert_rows(notes),
-        "gathers_routing_maps": measured_notes.gathers_routing_maps(notes),
+        "fills_expert_rows": is_padded or is_hybrid_ep,
+        "gathers_routing_maps": is_hybrid_ep,
         "expert_tensor_parallel": told.cells.count("etp") or measured_notes.expert_tensor_parallel(notes),
         "dispatches_in_8_bits": measured_notes.dispatches_in_8_bits(notes) or habits.dispatches_in_8_bits,
         "overlaps_shared_experts": (
