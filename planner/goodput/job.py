@@ -20,7 +20,7 @@ from planner.explain.runnable_plan import obstacles, plan_that_runs
 from planner.explain.violations import limit_violations
 from planner.goodput.answer import LONGEST_S, Goodput, RunInputs, play_run, run_inputs
 from planner.goodput.schemes import JobRun, SchemeGoodput
-from planner.notes.interval_note import interval_note
+from planner.notes.interval_note import interval_notes
 from planner.notes.reasons import RULES
 from planner.notes.servers_note import server_notes
 from simulator.domain.job import Job
@@ -228,9 +228,8 @@ class _Runs:
         own = self.evaluation.take(np.zeros(1, dtype=np.intp))
         broken = [rule for rule in limit_violations(self.job, own) if rule.kind == "physics"]
         notes = [rule.sentence for rule in broken if rule.constraint != "progress"]
-        note = interval_note(self.plan, float(self.column("interval_s")[0]), own)
-        notes += [*([note] if note else []), *server_notes(own.outcomes.checkpoints, 0)]
-        return (*notes, *calibration_notes(self.job))
+        notes += interval_notes(self.plan, float(self.column("interval_s")[0]), own)
+        return (*notes, *server_notes(own.outcomes.checkpoints, 0), *calibration_notes(self.job))
 
 
 def _columns(job: Job, evaluation: Evaluation, given: Mapping[str, object]) -> RunColumns:

@@ -16,16 +16,16 @@ WHY_NOT_SHORTER = {
 }
 
 
-def interval_note(plan: Plan, used_s: float | None, evaluation: Evaluation) -> str:
-    """Returns a sentence if the interval of a plan, evaluated in one row, was not used; empty otherwise."""
+def interval_notes(plan: Plan, used_s: float | None, evaluation: Evaluation) -> list[str]:
+    """Returns a note if the interval of a plan, evaluated in one row, was not used."""
     asked_s = plan.checkpoint_interval_s
     if asked_s is None:
-        return ""
+        return []
     if used_s is None or not math.isfinite(used_s):
-        return f"checkpoint_interval_s = {asked_s:g} is ignored: scheme none never saves."
+        return [f"checkpoint_interval_s = {asked_s:g} is ignored: scheme none never saves."]
     if used_s <= asked_s:
-        return ""
+        return []
     reason = IntervalReason.from_code(int(evaluation.outcomes.checkpoints.why_minimum_interval[0]))
-    return (
+    return [
         f"checkpoint_interval_s = {asked_s:g} is too short: {WHY_NOT_SHORTER[reason]}; {used_s:.4g} was used."
-    )
+    ]

@@ -55,7 +55,7 @@ def amount(objective: Objective, value: float) -> str:
 
 
 def change(value: float, reference: float) -> str:
-    """Returns the relative change of a value from a reference: `+3.1 %`, `x 12.0`; `from nothing` if the reference is 0."""
+    """Returns the relative change of a value from a reference: `+3.1 %`, `x 12.0`; `from zero` if the reference is 0."""
     if value == reference:
         return "+0.0 %"
     return human.change(value / reference - 1.0) if reference else "from zero"

@@ -16,7 +16,7 @@ from planner.input.plan_input import plan_of
 from planner.job.unused_workload import narrowed_to
 from planner.notes.hardware_notes import hardware_notes
 from planner.notes.interleaving_note import interleaving_notes
-from planner.notes.interval_note import interval_note
+from planner.notes.interval_note import interval_notes
 from planner.notes.memory_note import full_plan_notes
 from planner.notes.placement_note import placement_notes
 from planner.notes.purchase_note import purchase_notes
@@ -196,9 +196,7 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
     notes = [*purchase_notes(job, design), *interleaving_notes(job, plan), *sharding_notes(plan)]
     notes += [*placement_notes(job, plan), *server_notes(evaluation.outcomes.checkpoints, 0)]
-    if note := interval_note(plan, design.checkpoint_interval_s, evaluation):
-        notes.append(note)
-    notes += full_plan_notes(design)
+    notes += [*interval_notes(plan, design.checkpoint_interval_s, evaluation), *full_plan_notes(design)]
     if not _can_be_replayed(evaluation):
         notes.append("The run fails or saves too often to be replayed, so its spread is unknown.")
     return [*notes, *left_out(job, plan)]
