@@ -7,7 +7,7 @@ no choice, CP-SAT names a set of assumptions that suffices for the contradiction
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,12 +36,7 @@ def conflicting_limits(needs: Mapping[str, Floats], limits: Mapping[str, float])
     patterns = np.unique(keeps, axis=0)  # designs that keep the same limits are one choice
     if len(patterns) == 0:
         return names
-    conflict = _conflict(patterns, names, names)
-    for name in conflict:  # CP-SAT's conflict suffices, but it need not be minimal
-        rest = tuple(other for other in conflict if other != name)
-        if name in conflict and (smaller := _conflict(patterns, names, rest)):
-            conflict = smaller
-    return conflict
+    return minimal_conflict(names, lambda assumed: _conflict(patterns, names, assumed))
 
 
 def least_value(values: Floats, needs: Mapping[str, Floats], limits: Mapping[str, float]) -> float | None:
@@ -79,18 +74,44 @@ def fewest_accelerators(
 
 
 def _conflict(patterns: Booleans, names: tuple[str, ...], assumed: tuple[str, ...]) -> tuple[str, ...]:
-    """The assumed limits that suffice for a contradiction, in the order of `names`; empty if there is none."""
+    """The assumed limits that suffice for a contradiction; empty if there is none."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
     keeps = {name: model.new_bool_var(f"keeps {name}") for name in names}
     model.add_allowed_assignments(list(keeps.values()), patterns.astype(int).tolist())
-    model.add_assumptions([keeps[name] for name in assumed])
+    return sufficient_conflict(model, keeps, assumed)
+
+
+def minimal_conflict(
+    names: tuple[str, ...], conflict_among: Callable[[tuple[str, ...]], tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Returns assumptions that cannot hold together, but can if any one of them is dropped; empty if all of them can.
+
+    Args:
+        names: the assumptions.
+        conflict_among: returns some assumptions that suffice for a contradiction, however many; none if all can hold.
+    """
+    conflict = conflict_among(names)
+    for name in conflict:
+        rest = tuple(other for other in conflict if other != name)
+        if name in conflict and rest and (smaller := conflict_among(rest)):
+            conflict = smaller
+    return conflict
+
+
+def sufficient_conflict(
+    model: cp_model.CpModel, literals: Mapping[str, cp_model.IntVar], assumed: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Returns the assumptions that suffice for a contradiction in a model, in their order; empty if there is none."""
+    from ortools.sat.python import cp_model
+
+    model.add_assumptions([literals[name] for name in assumed])
     solver = exact_solver()
     if solver.solve(model) != cp_model.INFEASIBLE:
         return ()
     core = set(solver.sufficient_assumptions_for_infeasibility())
-    return tuple(name for name in names if keeps[name].index in core)
+    return tuple(name for name in assumed if literals[name].index in core)
 
 
 def exact_solver() -> cp_model.CpSolver:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from constraints.feasibility import exact_solver
+from constraints.feasibility import exact_solver, minimal_conflict, sufficient_conflict
 from constraints.lattice import contexts, divisors, filled_cuts, listed_cuts, pipelines
 from constraints.layout import computes_in, split_heads
 from simulator.domain.job import Job
@@ -60,12 +60,7 @@ def conflicting_rules(job: Job) -> tuple[str, ...]:
     """
     if not any(listed_cuts(job)):
         return ("interleaving",)  # one stage, and several chunks on it, is all that is listed
-    conflict = _conflict(job, DEGREE_RULE_NAMES)
-    for name in conflict:  # CP-SAT's conflict suffices, but it need not be minimal
-        rest = tuple(other for other in conflict if other != name)
-        if name in conflict and rest and (smaller := _conflict(job, rest)):
-            conflict = smaller
-    return conflict
+    return minimal_conflict(DEGREE_RULE_NAMES, lambda assumed: _conflict(job, assumed))
 
 
 def nearest_layout(job: Job) -> NearestLayout:
@@ -94,16 +89,9 @@ def all_degrees(job: Job) -> set[tuple[int, ...]]:
 
 
 def _conflict(job: Job, assumed: tuple[str, ...]) -> tuple[str, ...]:
-    """The assumed rules that suffice for a contradiction, in their order; empty if there is none."""
-    from ortools.sat.python import cp_model
-
+    """The assumed rules that suffice for a contradiction; empty if there is none."""
     model = _Model.of(job, ())
-    model.model.add_assumptions([model.keeps[name] for name in assumed])
-    solver = exact_solver()
-    if solver.solve(model.model) != cp_model.INFEASIBLE:
-        return ()
-    core = set(solver.sufficient_assumptions_for_infeasibility())
-    return tuple(name for name in assumed if model.keeps[name].index in core)
+    return sufficient_conflict(model.model, model.keeps, assumed)
 
 
 def _nearest(job: Job, rule: str) -> int | None:
