@@ -34,7 +34,7 @@ from simulator.run.stragglers import least_slowdown
 from simulator.run.wall_time import first_start_s
 from simulator.simulate import LAYOUTS_PER_BLOCK, layout_memory
 from simulator.step.offload import offloaded_bytes_per_node
-from simulator.table import Booleans, Floats, Integers, Table, total
+from simulator.table import Booleans, Floats, Integers, Table, row_blocks, total
 from simulator.threads import on_threads
 from simulator.units import DAY
 
@@ -97,7 +97,7 @@ def bound(job: Job, layouts: PlanTable, under_other_cap: BoundTable | None = Non
 
     # Layouts of similar width share a block, because a block is as wide as its widest layout.
     order = np.argsort(layouts.pipeline_parallel * layouts.virtual_pipeline, kind="stable")
-    blocks = np.split(order, range(LAYOUTS_PER_BLOCK, len(order), LAYOUTS_PER_BLOCK))
+    blocks = [order[rows] for rows in row_blocks(len(order), LAYOUTS_PER_BLOCK)]
     return BoundTable.concatenate(on_threads(bounded, blocks)).take(np.argsort(order, kind="stable"))
 
 

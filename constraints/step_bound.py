@@ -29,7 +29,7 @@ from simulator.row_sums import sum_columns
 from simulator.simulate import LAYOUTS_PER_BLOCK
 from simulator.step.model_parts import part_times
 from simulator.step.parts import Part, counts_of_parts
-from simulator.table import Booleans, Floats, Integers, Table, first_of_equals, total
+from simulator.table import Booleans, Floats, Integers, Table, first_of_equals, row_blocks, total
 
 OTHER_COLUMNS = (
     "pipeline_parallel",
@@ -146,9 +146,7 @@ def _cuts(job: Job, layouts: PlanTable) -> tuple[tuple[Part, ...], _Cuts]:
 
 def _part_times(job: Job, layouts: PlanTable, kinds: Sequence[Part]) -> _PartTimes:
     """The times of the parts of layouts, computed in batches that fit the cache."""
-    starts = range(0, max(1, len(layouts)), LAYOUTS_PER_BLOCK)
-    blocks = [layouts.take(slice(start, start + LAYOUTS_PER_BLOCK)) for start in starts]
-    ranks = [Rank.of(job, block) for block in blocks]
+    ranks = [Rank.of(job, layouts.take(rows)) for rows in row_blocks(len(layouts), LAYOUTS_PER_BLOCK)]
     return _PartTimes.concatenate([_columns_of([part_times(rank, kind) for kind in kinds]) for rank in ranks])
 
 

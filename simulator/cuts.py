@@ -17,7 +17,7 @@ from simulator.machine.rank import Rank
 from simulator.memory.peak import memory_of_stage, peak_memory
 from simulator.simulate import LAYOUTS_PER_BLOCK
 from simulator.step.step import simulate_step, step_parts
-from simulator.table import Floats, Integers, Table
+from simulator.table import Floats, Integers, Table, row_blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +52,8 @@ def simulate_cuts(job: Job, plan: Plan, layers: Integers) -> CutTable:
         plan: a plan with C chunks that obeys all other layout rules.
         layers: layers of every chunk; each row adds up to those of the model.
     """
-    blocks = [
-        _simulated(job, plan, layers[start : start + LAYOUTS_PER_BLOCK])
-        for start in range(0, max(1, len(layers)), LAYOUTS_PER_BLOCK)
-    ]
-    return CutTable.concatenate(blocks)
+    blocks = row_blocks(len(layers), LAYOUTS_PER_BLOCK)
+    return CutTable.concatenate([_simulated(job, plan, layers[rows]) for rows in blocks])
 
 
 def _simulated(job: Job, plan: Plan, layers: Integers) -> CutTable:

@@ -27,7 +27,7 @@ from simulator.run.events import RunReplications
 from simulator.run.stragglers import expected_straggler_slowdown
 from simulator.run.wall_time import RunTable, expected_run, replicate_runs
 from simulator.step.step import StepTable, simulate_step
-from simulator.table import Floats, Table, TableGroup
+from simulator.table import Floats, Table, TableGroup, row_blocks
 from simulator.threads import num_parts, on_threads
 from simulator.work_parts import equal_parts
 
@@ -159,8 +159,7 @@ def steps_and_memory(job: Job, plans: PlanTable) -> tuple[StepTable, MemoryTable
     # Layouts of similar width share a block, because a block is as wide as its widest layout.
     order = np.argsort(layouts.pipeline_parallel * layouts.virtual_pipeline, kind="stable")
     blocks = [
-        _price_layouts(job, layouts.take(order[start : start + LAYOUTS_PER_BLOCK]))
-        for start in range(0, max(1, len(order)), LAYOUTS_PER_BLOCK)
+        _price_layouts(job, layouts.take(order[rows])) for rows in row_blocks(len(order), LAYOUTS_PER_BLOCK)
     ]
     position = np.empty(len(order), dtype=np.intp)
     position[order] = np.arange(len(order))

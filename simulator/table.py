@@ -92,6 +92,11 @@ class TableGroup:
         )
 
 
+def row_blocks(num_rows: int, length: int) -> list[slice]:
+    """Returns slices of `length` rows or fewer that follow each other; a single empty one where there are no rows."""
+    return [slice(start, start + length) for start in range(0, max(1, num_rows), length)]
+
+
 def first_of_equals(columns: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Returns the first row of each set of rows with equal columns, and for every row the number of its set, `(n,)`.
 

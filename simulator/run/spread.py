@@ -34,7 +34,7 @@ from simulator.run.stragglers import (
 from simulator.run.strata import strata_of
 from simulator.run.wall_time import RunTable
 from simulator.step.step import StepTable
-from simulator.table import Floats, Integers
+from simulator.table import Floats, Integers, row_blocks
 
 _NUM_FLEETS, _FLEET_SEED, _FLEET_ROWS = 200, 0, 2048
 """Fleets drawn per design, their seed, and the number of designs that share the memory for them."""
@@ -111,8 +111,7 @@ def _draws_fleets(job: Job) -> bool:
 
 
 def _blocks(job: Job, num_rows: int) -> list[slice]:
-    length = _FLEET_ROWS if _draws_fleets(job) else max(1, num_rows)
-    return [slice(start, start + length) for start in range(0, max(1, num_rows), length)]
+    return row_blocks(num_rows, _FLEET_ROWS if _draws_fleets(job) else max(1, num_rows))
 
 
 @dataclass(frozen=True, kw_only=True)

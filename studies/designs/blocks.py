@@ -17,6 +17,7 @@ from constraints.lattice import BlockIndex, cross_run_knobs, layouts_in
 from constraints.space import PrunedBlock, Space, prune_layouts
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
+from simulator.table import row_blocks
 from studies.designs.reduction import Reduction
 
 DESIGNS_AT_ONCE: Final = 32_768
@@ -68,8 +69,7 @@ class BlockWorker:
         layouts = self._layouts(part.number)
         kept = np.unpackbits(np.frombuffer(part.kept, dtype=np.uint8), count=len(layouts)).astype(np.bool_)
         plans = cross_run_knobs(self._job, layouts.take(np.flatnonzero(kept)[part.first : part.last]))
-        starts = range(0, max(1, len(plans)), DESIGNS_AT_ONCE)
-        slices = (plans.take(slice(start, start + DESIGNS_AT_ONCE)) for start in starts)
+        slices = (plans.take(rows) for rows in row_blocks(len(plans), DESIGNS_AT_ONCE))
         return Reduction.concatenate(
             self._job, [Reduction.of(self._job, evaluate(self._job, some)) for some in slices]
         )
