@@ -1,6 +1,6 @@
 """When does what happen in one run of a plan? Saves, interruptions and recoveries of one replication, with their times.
 
-This is the detailed view of a run: the events that `simulator.run.wall_time.replicate_runs` sums for this replication.
+This is the detailed view of a run: the events that `simulator.simulate.replicate` sums for this replication.
 """
 
 from __future__ import annotations

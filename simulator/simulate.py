@@ -23,9 +23,9 @@ from simulator.machine.power import power_levels
 from simulator.machine.rank import Rank
 from simulator.memory.peak import MemoryTable, peak_memory
 from simulator.run.energy import EnergyTable, run_energy
-from simulator.run.events import RunReplications
+from simulator.run.events import RunReplications, simulate_runs
 from simulator.run.stragglers import expected_straggler_slowdown
-from simulator.run.wall_time import RunTable, expected_run, replicate_runs
+from simulator.run.wall_time import RunTable, expected_run, replication_columns
 from simulator.step.step import StepTable, simulate_step
 from simulator.table import Floats, Table, TableGroup, row_blocks
 from simulator.threads import num_parts, on_threads
@@ -140,9 +140,10 @@ def replicate(
         num_replications: R; the results are `(n, R)`.
         seed: of the failures and stragglers; replication r meets the same ones in every design.
     """
-    return replicate_runs(
+    columns = replication_columns(
         job, plans, outcomes.steps, outcomes.checkpoints, num_replications=num_replications, seed=seed
     )
+    return simulate_runs(**columns, num_replications=num_replications, seed=seed)
 
 
 def layout_memory(job: Job, plans: PlanTable) -> MemoryTable:

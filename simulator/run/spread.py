@@ -11,7 +11,7 @@ succeeds, has exactly such an N: with c the time of a segment and y = c/M, P(N =
 
 Here y is chosen so that the mean of T is the expected wall time. S is summed over strata: of the prior over jobs
 (`simulator.run.strata`), or of drawn fleets where the causes of stragglers are given. Risk and quantile sum the same terms
-(`simulator.run.spread_kernel`) and are inverses of each other. `simulator.run.wall_time.replicate_runs` is the reference.
+(`simulator.run.spread_kernel`) and are inverses of each other. `simulator.simulate.replicate` is the reference.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How long does the whole run take, with saves, failures, restarts and stragglers?
 
 The fast depth computes the expected run of every design from renewal theory
-(`simulator.run.events.expected_ledger_and_delays`); `replicate_runs` plays chosen designs event by event for percentiles. Both
-use the same numbers, `simulator.run.columns`.
+(`simulator.run.events.expected_ledger_and_delays`); `simulator.simulate.replicate` plays chosen designs event by event for
+percentiles. Both use the same numbers, `simulator.run.columns`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.run.columns import RunColumns, RunOptions
 from simulator.run.evaluation import evaluation_time_s
-from simulator.run.events import (
-    RunReplications,
-    expected_ledger_and_delays,
-    optimal_interval_s,
-    simulate_runs,
-)
+from simulator.run.events import expected_ledger_and_delays, optimal_interval_s
 from simulator.run.interruptions import InterruptionTable, interruptions, mean_time_between_failures_s
 from simulator.run.stragglers import draw_straggler_slowdowns, expected_straggler_slowdown
 from simulator.step.step import StepTable
@@ -146,25 +141,6 @@ def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: Chec
     )
 
 
-def replicate_runs(
-    job: Job,
-    plans: PlanTable,
-    steps: StepTable,
-    checkpoints: CheckpointTable,
-    *,
-    num_replications: int,
-    seed: int,
-) -> RunReplications:
-    """Plays each design event by event; replication r sees the same failures and stragglers in every design.
-
-    The straggler slow-down of a replication is drawn from the distribution over fleets, not set to its mean.
-    """
-    columns = replication_columns(
-        job, plans, steps, checkpoints, num_replications=num_replications, seed=seed
-    )
-    return simulate_runs(**columns, num_replications=num_replications, seed=seed)
-
-
 def replication_columns(
     job: Job,
     plans: PlanTable,
@@ -174,7 +150,10 @@ def replication_columns(
     num_replications: int,
     seed: int,
 ) -> RunColumns:
-    """Returns the numbers that `replicate_runs` plays; `work_s` has one column for each replication."""
+    """Returns the numbers that `simulator.simulate.replicate` plays; `work_s` has one column for each replication.
+
+    The straggler slow-down of a replication is drawn from the distribution over fleets, not set to its mean.
+    """
     slowdowns = draw_straggler_slowdowns(job, plans, steps, num_replications=num_replications, seed=seed)
     work_s = job.workload.num_steps * steps.step_time_s + evaluation_time_s(job, plans, steps)
     work_s = work_s[:, None] * slowdowns
