@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.fitting import Line, fit, write_lines
+from benchmarks.fitting import Line, describe, fit, write_lines
 from benchmarks.kernel_tables import (
     ELEMENT_BYTES,
     FAMILIES,
@@ -28,12 +28,9 @@ from benchmarks.kernel_tables import (
     read_gemms,
     read_launch_s,
 )
-from planner.calibration.fitting import describe
 from planner.calibration.kernel_models import (
     ATTENTION_BOUNDS,
-    ATTENTION_START,
     GEMM_BOUNDS,
-    GEMM_START,
     causal_attention_s,
     constants_of,
 )
@@ -44,7 +41,13 @@ OUTPUT = Path(__file__).parents[1] / "simulator" / "data" / "kernel_efficiency.c
 Values = Mapping[str, float]
 Model = Callable[[Values, pd.DataFrame], Floats]
 
-
+GEMM_START = {
+    "gemm_peak_fraction": 0.8,
+    "gemm_fill_elements": 1e5,
+    "gemm_ramp_depth": 100.0,
+    "overlap_exponent": 3.0,
+}
+ATTENTION_START = {"attention_peak_fraction": 0.8, "attention_ramp_tokens": 500.0, "attention_fill_rows": 1e4}
 CAST_START = GEMM_START | {"cast_bytes_per_element": 3.0, "table_cast_s": 8e-6}
 CAST_BOUNDS = GEMM_BOUNDS | {"table_cast_s": (1e-7, 2e-5)}
 """`table_cast_s`: the tables time a product with the cast of its input, which takes so long beside its bytes and a launch. No

@@ -1,4 +1,4 @@
-"""How is a file of fitted constants written, with the error of each on unseen points?"""
+"""How are constants fitted to measured times, and written into a file with the error of each on unseen points?"""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from planner.calibration.fitting import describe
-from planner.calibration.fitting import fit as fit_held_out
+import numpy as np
+
+from planner.calibration.fitting import HOLD_OUT_EVERY, OUTLIER_SCALE
 from simulator.table import Floats
+
+POSITIVE = (1e-300, 1e300)
+"""Bounds of a constant that only has to be positive."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +33,46 @@ def fit(
     start: Mapping[str, float],
     bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> tuple[dict[str, float], str]:
-    """Returns the fitted constants, and their error on the held-out points in words; arguments as for the fit itself."""
-    values, held_out = fit_held_out(log_errors, start, bounds)
-    return values, describe(held_out, "held out")
+    """Returns the fitted constants, all positive, and the error of the held-out points (every fifth) in words.
+
+    Args:
+        log_errors: returns log(predicted / measured) of all points for given constants.
+        start: constants to fit, with initial guesses.
+        bounds: lowest and highest value of constants with bounds.
+    """
+    from scipy.optimize import least_squares
+
+    limits = [(bounds or {}).get(name, POSITIVE) for name in start]
+    low, high = np.log(limits).T
+
+    def named(logs: Floats) -> dict[str, float]:
+        return dict(zip(start, np.exp(logs).tolist(), strict=True))
+
+    def errors_of_part(logs: Floats, *, is_held_out: bool) -> Floats:
+        errors = log_errors(named(logs))
+        chosen = (np.arange(len(errors)) % HOLD_OUT_EVERY == 0) == is_held_out
+        return np.asarray(errors[chosen])
+
+    def fitted_errors(logs: Floats) -> Floats:
+        return errors_of_part(logs, is_held_out=False)
+
+    found = least_squares(
+        fitted_errors,
+        np.log(list(start.values())),
+        bounds=(low, high),
+        loss="soft_l1",
+        f_scale=OUTLIER_SCALE,
+    )
+    return named(found.x), describe(errors_of_part(found.x, is_held_out=True), "held out")
+
+
+def describe(log_errors: Floats, what: str) -> str:
+    """Returns mean and median absolute error and median bias, in percent."""
+    absolute = np.abs(np.expm1(log_errors))
+    return (
+        f"{what}: mean {absolute.mean():.1%}, median {np.median(absolute):.1%}, "
+        f"bias {np.median(np.expm1(log_errors)):+.1%}, n={len(log_errors)}"
+    )
 
 
 def write_lines(path: Path, lines: Sequence[Line]) -> None:

@@ -6,7 +6,7 @@ constant has an expected value, which pulls it where the times say little.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,8 +19,6 @@ OUTLIER_SCALE = 0.1
 """Log residual above which a point counts as an outlier: twice the 5 % scatter between two libraries."""
 NORMAL_OVER_MEDIAN = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
-POSITIVE = (1e-300, 1e300)
-"""Bounds of a constant that only has to be positive."""
 FINITE_STEP = 0.02
 """Step in a constant's logarithm for finite differences; a fit ends when it moves by less than half of it."""
 MOST_EVALUATIONS = 12
@@ -36,56 +34,9 @@ Errors = Callable[[Floats], Floats]
 """Log errors `(n,)` at the logarithms of the constants `(k,)`."""
 
 
-def fit(
-    log_errors: Callable[[dict[str, float]], Floats],
-    start: Mapping[str, float],
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-) -> tuple[dict[str, float], Floats]:
-    """Returns the fitted constants, all positive, and the log errors of the held-out points (every fifth).
-
-    Args:
-        log_errors: returns log(predicted / measured) of all points for given constants.
-        start: constants to fit, with initial guesses.
-        bounds: lowest and highest value of constants with bounds.
-    """
-    from scipy.optimize import least_squares
-
-    limits = [(bounds or {}).get(name, POSITIVE) for name in start]
-    low, high = np.log(limits).T
-
-    def named(logs: Floats) -> dict[str, float]:
-        return dict(zip(start, np.exp(logs).tolist(), strict=True))
-
-    def errors_of_part(logs: Floats, *, is_held_out: bool) -> Floats:
-        errors = log_errors(named(logs))
-        chosen = (np.arange(len(errors)) % HOLD_OUT_EVERY == 0) == is_held_out
-        return np.asarray(errors[chosen])
-
-    def fitted_errors(logs: Floats) -> Floats:
-        return errors_of_part(logs, is_held_out=False)
-
-    found = least_squares(
-        fitted_errors,
-        np.log(list(start.values())),
-        bounds=(low, high),
-        loss="soft_l1",
-        f_scale=OUTLIER_SCALE,
-    )
-    return named(found.x), errors_of_part(found.x, is_held_out=True)
-
-
 def mean_error(log_errors: Floats) -> float:
     """Returns the mean of |simulated / measured - 1|, with the digits that answers keep."""
     return float(f"{np.abs(np.expm1(log_errors)).mean():.6g}")
-
-
-def describe(log_errors: Floats, what: str) -> str:
-    """Returns mean and median absolute error and median bias, in percent."""
-    absolute = np.abs(np.expm1(log_errors))
-    return (
-        f"{what}: mean {absolute.mean():.1%}, median {np.median(absolute):.1%}, "
-        f"bias {np.median(np.expm1(log_errors)):+.1%}, n={len(log_errors)}"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,12 +29,6 @@ from simulator.table import Booleans, Floats
 Values = dict[ConstantName, float]
 """Constants of an accelerator, by name."""
 
-GEMM_START = {
-    "gemm_peak_fraction": 0.8,
-    "gemm_fill_elements": 1e5,
-    "gemm_ramp_depth": 100.0,
-    "overlap_exponent": 3.0,
-}
 GEMM_BOUNDS = {
     "gemm_peak_fraction": (0.2, 1.0),
     "gemm_fill_elements": (1.0, 1e8),
@@ -43,7 +37,6 @@ GEMM_BOUNDS = {
     "memory_fraction": (0.3, 1.0),
     "cast_bytes_per_element": (1.0, 20.0),
 }
-ATTENTION_START = {"attention_peak_fraction": 0.8, "attention_ramp_tokens": 500.0, "attention_fill_rows": 1e4}
 ATTENTION_BOUNDS = {
     "attention_peak_fraction": (0.2, 1.0),
     "attention_ramp_tokens": (1.0, 1e4),
