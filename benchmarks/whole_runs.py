@@ -13,15 +13,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from planner.validation.lora_run import lora_text
-from planner.validation.whole_run_inputs_page import (
+from benchmarks.lora_run import lora_text
+from benchmarks.whole_run_inputs_page import (
     deepseek_text,
     habit_text,
     inputs_table,
     mt_nlg_text,
     rules_table,
 )
-from planner.validation.whole_runs_page import (
+from benchmarks.whole_runs_page import (
     arithmetic_table,
     energy_table,
     hours_table,

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.whole_runs import END, page, validation_section
+from benchmarks.whole_runs_page import arithmetic_table, metered_text
 from objectives.input_uncertainty import NUM_DRAWS
 from planner import load_job
 from planner.purchase.fleet import load_fleet
 from planner.purchase.rules import WIDER
 from planner.purchase.sizes import MOST_SIZES
-from planner.validation.whole_runs_page import arithmetic_table, metered_text
 from planner.what_if.cases import WORTH_WAITING_FRACTION
 from simulator import catalog
 from simulator.catalog import Kind

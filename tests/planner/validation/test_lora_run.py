@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.lora_run import LORA_RUN, METERED_STEP_S, lora_run, lora_text
 from benchmarks.whole_runs import page
-from planner.validation.lora_run import LORA_RUN, METERED_STEP_S, lora_run, lora_text
 from planner.validation.whole_run_jobs import KNOWN_RUNS
 from planner.validation.whole_runs import published_runs
 from simulator.domain.lora import ATTENTION_PRODUCTS

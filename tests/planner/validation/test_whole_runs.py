@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.whole_runs import END, page, placed, validation_section
-from constraints.evaluation import evaluate
-from planner.validation.held_out import constants_without, evaluate_with, held_out_rows
-from planner.validation.known_run import Input, Origin
-from planner.validation.whole_run_inputs_page import (
+from benchmarks.whole_run_inputs_page import (
     DEEPSEEK,
     MT_NLG_STEPS_S,
     habit_text,
@@ -20,6 +16,11 @@ from planner.validation.whole_run_inputs_page import (
     mt_nlg_text,
     rules_table,
 )
+from benchmarks.whole_runs import END, page, placed, validation_section
+from benchmarks.whole_runs_page import llmcarbon_text, metered_text
+from constraints.evaluation import evaluate
+from planner.validation.held_out import constants_without, evaluate_with, held_out_rows
+from planner.validation.known_run import Input, Origin
 from planner.validation.whole_run_jobs import KNOWN_RUNS
 from planner.validation.whole_runs import (
     METERED,
@@ -29,7 +30,6 @@ from planner.validation.whole_runs import (
     published_runs,
     whole_runs_json,
 )
-from planner.validation.whole_runs_page import llmcarbon_text, metered_text
 from simulator.accuracy.published_runs import EXPERTS_ERROR_FRACTION
 from simulator.domain.hardware import Storage
 from simulator.domain.plan import Plan, PlanTable

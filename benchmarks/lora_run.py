@@ -6,9 +6,9 @@ of a whole run: its work is given, and only step time and power are compared wit
 
 from __future__ import annotations
 
+from benchmarks.whole_runs_page import GPUS_PER_NODE, compared_cells, table
 from planner.validation.known_run import Input, KnownRun, Origin
 from planner.validation.whole_runs import Prediction, predicted, published_runs
-from planner.validation.whole_runs_page import GPUS_PER_NODE, compared_cells, table
 from simulator.units import KILO
 
 NUM_SAMPLES, BATCH = 3072, 8

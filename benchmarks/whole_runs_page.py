@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from benchmarks.sheets import markdown_row
 from objectives.baselines import nameplate_energy_j
 from planner.text import human
 from planner.validation.whole_run_jobs import MLPERF_STEPS, MLPERF_WORK_STEPS
@@ -28,8 +29,7 @@ GPUS_PER_NODE = 8
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """Returns a Markdown table."""
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+    return "\n".join(markdown_row(*cells) for cells in [head, ["---"] * len(head), *lines])
 
 
 def off(fraction: float) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from benchmarks.whole_runs_page import off, table
 from planner.validation.held_out import constants_without, evaluate_with
 from planner.validation.known_run import RULES, Input, KnownRun, Origin
 from planner.validation.whole_run_jobs import KNOWN_RUNS
 from planner.validation.whole_runs import Simulated, published_runs, simulated
-from planner.validation.whole_runs_page import off, table
 from simulator.accuracy.published_runs import EXPERTS_ERROR_FRACTION
 from simulator.domain.plan import PlanTable
 from simulator.units import GIB
