@@ -32,10 +32,6 @@ class DrawnObjectives:
     figures: Mapping[str, Floats]
     """Wall time (s), cost (USD), energy (J), carbon (kg CO2e) and, where it is known, water (l) by name, `(r, n)` each."""
 
-    def quantiles(self, probabilities: tuple[float, ...]) -> Floats:
-        """Returns quantiles of every objective, `(p, n, k)`."""
-        return np.quantile(self.values, probabilities, axis=0, method="inverted_cdf")
-
     @property
     def on_front_fraction(self) -> Floats:
         """Share of the draws in which no other design is better in every objective, `(n,)`."""

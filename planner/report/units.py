@@ -22,19 +22,6 @@ FORMATS: Final[Mapping[Quantity, Callable[[float], str]]] = {
     "change": lambda value: f"{100.0 * value:+.0f} %" if value else "0 %",
     "count": human.count,
 }
-UNITS: Final[Mapping[Quantity, str]] = {
-    "usd": "USD",
-    "kwh": "kWh",
-    "kgco2e": "kg CO2e",
-    "bytes": "bytes",
-    "s": "s",
-    "days": "days",
-    "w": "W",
-    "fraction": "share",
-    "change": "share",
-    "count": "count",
-}
-"""Units used in JSON and in the tables behind the figures."""
 LEAST_TICKS: Final = 3
 NUMS_OF_NARROW_TICKS: Final = (3, 6, 12)
 """Numbers of ticks to try on a logarithmic axis too short for its usual ticks, until one gives two or more ticks."""

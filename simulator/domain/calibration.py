@@ -75,8 +75,6 @@ RULES = (
     ("", 0.0, 1e12, "it is a number of elements, tokens or rows"),
 )
 """Smallest and largest value of a constant by the ending of its name, and why; the first match counts."""
-LINKS = (ConstantName.INTRA_LINK_RATIO, ConstantName.INTER_LINK_RATIO)
-"""Constants of the network around an accelerator."""
 
 _MOST_ROWS = 10**9
 _Number = Annotated[int, Field(gt=0, le=_MOST_ROWS)]
