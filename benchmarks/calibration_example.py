@@ -95,11 +95,9 @@ def true_calibration() -> Calibration:
     )
 
 
-def made_up_rows(
-    seed: int = SEED, layouts: Sequence[tuple[object, ...]] = LAYOUTS
-) -> list[dict[str, object]]:
+def made_up_rows() -> list[dict[str, object]]:
     """Returns rows as a user would measure them on that cluster."""
-    rows = [_row(number, *layout, step_time_s=1.0) for number, layout in enumerate(layouts, 1)]
+    rows = [_row(number, *layout, step_time_s=1.0) for number, layout in enumerate(LAYOUTS, 1)]
     calibration = true_calibration()
     with tempfile.TemporaryDirectory() as folder:
         write(rows, Path(folder) / "rows.csv")
@@ -108,7 +106,7 @@ def made_up_rows(
     simulated_s = steps.simulated_s(
         lambda job, plans: Rank.of(job.model_copy(update={"calibration": calibration}), plans)
     )
-    noise = np.random.default_rng(seed).normal(0.0, NOISE, len(rows))
+    noise = np.random.default_rng(SEED).normal(0.0, NOISE, len(rows))
     times_s = (simulated_s * np.exp(noise)).tolist()
     return [{**row, "step_time_s": f"{time_s:.4g}"} for row, time_s in zip(rows, times_s, strict=True)]
 

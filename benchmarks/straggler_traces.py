@@ -235,9 +235,9 @@ def write_tables(traces: Sequence[Trace]) -> None:
     _write(DATA / "straggler_sequence.csv", head, sequence_rows(uneven))
 
 
-def write_fixture(traces: Sequence[Trace], folder: Path = FIXTURE) -> None:
+def write_fixture(traces: Sequence[Trace]) -> None:
     """Writes a few steps of each trace in whole microseconds."""
-    folder.mkdir(exist_ok=True)
+    FIXTURE.mkdir(exist_ok=True)
     steps = []
     for trace in (trace.sample(NUM_FIXTURE_STEPS[trace.name]) for trace in traces):
         shared = [_us(trace.send_s), _us(trace.ideal_rest_s), _us(trace.published_ideal_s)]
@@ -255,9 +255,9 @@ def write_fixture(traces: Sequence[Trace], folder: Path = FIXTURE) -> None:
         ]
         micro_batches = [f"micro_batch_{index}" for index in range(trace.forward_s.shape[3])]
         head = ["step", "replica", "stage", "direction", *micro_batches]
-        _write(folder / f"straggler_{trace.name}.csv", head, durations)
+        _write(FIXTURE / f"straggler_{trace.name}.csv", head, durations)
     columns = ("job", "step", "rest_us", "published_us", "send_us", "ideal_rest_us", "published_ideal_us")
-    _write(folder / "straggler_steps.csv", columns, steps)
+    _write(FIXTURE / "straggler_steps.csv", columns, steps)
 
 
 def read_fixture(name: str, folder: Path = FIXTURE) -> Trace:

@@ -23,18 +23,18 @@ SAMPLE = "vTrain one node, a sample"
 """Source of which not every design of a job is carried, so that it tells nothing of choices."""
 
 
-def further_comparisons(path: Path = FURTHER_FILE) -> list[Comparison]:
-    """Returns every row of a file of measured runs beside its simulation.
+def further_comparisons() -> list[Comparison]:
+    """Returns every row of `FURTHER_FILE` beside its simulation.
 
     Raises:
         InputError: a row cannot be modelled, so that a table would leave it out silently.
     """
-    rows = read_measured(path)
+    rows = read_measured(FURTHER_FILE)
     refused = [
         Problem(path=row.row_id, value="", rule=row.reason) for row in rows if isinstance(row, Unmodelled)
     ]
     if refused:
-        raise InputError(refused, str(path))
+        raise InputError(refused, str(FURTHER_FILE))
     return compare([row for row in rows if not isinstance(row, Unmodelled)])
 
 

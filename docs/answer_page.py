@@ -216,7 +216,7 @@ def _section(model: type[Record], elsewhere: Sequence[type[Record]] = ()) -> str
     )
 
 
-def _words(annotation: object, elsewhere: Sequence[type[Record]] = ()) -> str:
+def _words(annotation: object, elsewhere: Sequence[type[Record]]) -> str:
     """Returns a type in JSON terms; types on the page on `recommend` are linked there."""
     arguments = get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Record):

@@ -70,11 +70,9 @@ def _sizes_of(rows: Iterable[Row]) -> list[int]:
     return sorted({int(number(row, "num_gpus")) for row in rows})
 
 
-def _at(rows: Sequence[Row], model: str, size: int, *, only_auto: bool = True) -> dict[str, Row]:
-    """The best design of every scheme for a model and a size; with `only_auto`, at the interval that loses least."""
-    return best_by_scheme(
-        [r for r in rows if r[MODEL] == model and r["num_gpus"] == size and (is_auto(r) or not only_auto)]
-    )
+def _at(rows: Sequence[Row], model: str, size: int) -> dict[str, Row]:
+    """The best design of every scheme for a model and a size, at the interval that loses least."""
+    return best_by_scheme([r for r in rows if r[MODEL] == model and r["num_gpus"] == size and is_auto(r)])
 
 
 def _layout(row: Row) -> str:

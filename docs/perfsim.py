@@ -152,7 +152,7 @@ def _interleaved(scenario: Scenario) -> str:
     plain = scenario.figures(plan=scenario.plan.replace("vpp=2", "vpp=1"))
     return (
         f"MFU {found.mfu_fraction:.1%}; bubble {found.share('pipeline_bubble_s'):.1%} (not interleaved "
-        f"{plain.share('pipeline_bubble_s'):.1%}); activations {_gib(found, 'activations_bytes'):.1f} GiB"
+        f"{plain.share('pipeline_bubble_s'):.1%}); activations {_activations_gib(found):.1f} GiB"
     )
 
 
@@ -176,7 +176,7 @@ def _adapters(scenario: Scenario) -> str:
 def _long_sequences(scenario: Scenario) -> str:
     found, without = scenario.figures(), scenario.figures("workload.has_sequence_parallel=false")
     return (
-        f"activations {_gib(found, 'activations_bytes'):.1f} GiB instead of {_gib(without, 'activations_bytes'):.1f}, "
+        f"activations {_activations_gib(found):.1f} GiB instead of {_activations_gib(without):.1f}, "
         f"{_memory(found)}; communication {found.share('tensor_comm_s'):.1%} of a step instead of "
         f"{without.share('tensor_comm_s'):.1%}, the step {found.seconds('step_time_s'):.1f} s instead of "
         f"{without.seconds('step_time_s'):.1f}"
@@ -193,8 +193,8 @@ def _experts(scenario: Scenario) -> str:
     )
 
 
-def _gib(found: Figures, part: str) -> float:
-    return float(getattr(found.memory, part)[0]) / GIB
+def _activations_gib(found: Figures) -> float:
+    return float(found.memory.activations_bytes[0]) / GIB
 
 
 def _memory(found: Figures) -> str:

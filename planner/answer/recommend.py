@@ -151,8 +151,8 @@ def search_and_answer(
     *,
     now: datetime,
     reducer: Reducer | None = None,
-    progress: Report = ignore,
-    should_stop: Stop = never_stop,
+    progress: Report,
+    should_stop: Stop,
 ) -> Recommendation:
     """Searches the designs of a job and returns the answer, without where it is recorded.
 

@@ -43,12 +43,12 @@ class UsableRows:
     warnings: tuple[str, ...]
 
 
-def usable_rows(measured: Path, accelerator: str | None = None) -> UsableRows:
+def usable_rows(measured: Path, accelerator: str | None) -> UsableRows:
     """Returns the timed rows of a file that can be simulated, by configuration.
 
     Args:
         measured: CSV file with the columns of `capplan validate --measured`.
-        accelerator: uses only the rows of this accelerator; if omitted, the rows of all.
+        accelerator: uses only the rows of this accelerator; `None`: the rows of all.
 
     Raises:
         InputError: the file is not a table of measured runs, has too few usable rows, or rows that contradict each other.

@@ -157,9 +157,7 @@ def play_goodput(inputs: RunInputs, *, interval_name: str = "interval_s") -> Goo
     return play_run(used, _columns(used), best_s, interval_name=interval_name)
 
 
-def play_run(
-    used: RunInputs, columns: RunColumns, best_s: float, *, interval_name: str = "interval_s"
-) -> Goodput:
+def play_run(used: RunInputs, columns: RunColumns, best_s: float, *, interval_name: str) -> Goodput:
     """Simulates a fully specified run.
 
     Args:

@@ -121,7 +121,7 @@ def _value(key: str, text: str, findings: Findings) -> object:
         return None
 
 
-def plan_of(job: Job, written: Plan | Mapping[str, object], *, source: str = PLAN) -> tuple[Plan, int]:
+def plan_of(job: Job, written: Plan | Mapping[str, object]) -> tuple[Plan, int]:
     """Returns the plan that a mapping describes, and the number of accelerators that it asks for.
 
     They differ if the product of the degrees is not `num_gpus`; the plan then has that product as its number.
@@ -129,7 +129,6 @@ def plan_of(job: Job, written: Plan | Mapping[str, object], *, source: str = PLA
     Args:
         job: supplies the offers.
         written: a plan, or fields of `Plan` or their short forms; `accelerator` may replace `offer`.
-        source: where the plan comes from, for error messages.
 
     Raises:
         InputError: keys are unknown or values have the wrong type (all are in `problems`), or it is not a plan at all.
@@ -150,7 +149,7 @@ def plan_of(job: Job, written: Plan | Mapping[str, object], *, source: str = PLA
         findings.add_validation(error)
     if plan and max(plan.num_gpus, asked or 0) > LARGEST_COUNT:
         findings.add(("num_gpus",), plan.num_gpus, f"must be at most {LARGEST_COUNT:,}")
-    findings.raise_if_any(source)
+    findings.raise_if_any(PLAN)
     assert plan is not None, "validation failed without a finding"
     return plan, asked or plan.num_gpus
 

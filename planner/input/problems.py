@@ -22,6 +22,8 @@ _NUMBER = "must be a number"
 _MAPPING = "must be a mapping of fields"
 _TRUTH = "must be true or false"
 _EMPTY = "must not be empty"
+_MOST_SHOWN = 60
+"""Characters of a value in a message."""
 
 _RULES = {
     "greater_than": "must be greater than {gt:.15g}",
@@ -142,16 +144,17 @@ def _path_text(location: Location) -> str:
     return path
 
 
-def shown(value: object, *, limit: int = 60) -> str:
+def shown(value: object) -> str:
     """Returns a value on one line of printable characters, shortened; text is quoted, `None` becomes empty."""
     if value is None:
         return ""
-    if isinstance(value, int) and abs(value) >= 10**limit:  # Python refuses to print more than 4,300 digits
+    # Python refuses to print more than 4,300 digits.
+    if isinstance(value, int) and abs(value) >= 10**_MOST_SHOWN:
         return f"a whole number of about 2**{value.bit_length()}"
     if isinstance(value, float):
         return f"{value:.15g}"
     text = json.dumps(value, default=str) if isinstance(value, (dict, list)) else repr(value)
-    return text if len(text) <= limit else f"{text[:limit]}..."
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def nearest(name: str, known: tuple[str, ...]) -> str:

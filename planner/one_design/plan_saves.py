@@ -19,8 +19,8 @@ def job_and_plan(
     overrides: Sequence[str],
     plan: str,
     *,
-    scheme: str | None = None,
-    interval: Interval | None = None,
+    scheme: str | None,
+    interval: Interval | None,
 ) -> tuple[Job, dict[str, object]]:
     """Reads a job and a plan of it, and returns both; the plan is as it was written, with its saves as in `with_saves`.
 

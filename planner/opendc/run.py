@@ -62,7 +62,7 @@ class DrawnRun:
         return replace(self, edges_s=edges_s, power_w=power_w)
 
 
-def drawn_run(job: Job, plan: Plan, *, seed: int = 0, replication: int = 0) -> DrawnRun:
+def drawn_run(job: Job, plan: Plan, *, seed: int, replication: int) -> DrawnRun:
     """Returns the power of one run of a plan.
 
     Args:

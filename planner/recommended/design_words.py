@@ -107,9 +107,7 @@ def configuration(design: Design) -> Iterator[tuple[str, str]]:
         yield "power cap", f"{human.percent(plan.power_cap_fraction)} of the accelerators' limit"
 
 
-def figures(
-    design: Design, uncertainty: Uncertainty | None, scope: str = ""
-) -> Iterator[tuple[str, str, str]]:
+def figures(design: Design, uncertainty: Uncertainty | None, scope: str) -> Iterator[tuple[str, str, str]]:
     """Yields the results of a design, as name, figure and spread; `scope` says what the carbon figure includes."""
     time_note, cost_note = "", ""
     if uncertainty:

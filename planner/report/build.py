@@ -40,9 +40,7 @@ class DrawnReport:
         return replace(self, report=self.report.model_copy(update={"answer": answer}))
 
 
-def report_of_log(
-    job: Job, answer: Recommendation, log: DesignLog, progress: Told = ignore
-) -> DrawnReport | None:
+def report_of_log(job: Job, answer: Recommendation, log: DesignLog, progress: Told) -> DrawnReport | None:
     """Returns the report of a search that has just ended, and closes its log.
 
     `None` if it was interrupted, because then the user does not want to wait.

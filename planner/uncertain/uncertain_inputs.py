@@ -285,7 +285,7 @@ def _field_lever(
     value: float,
     change: Change,
     *,
-    unit: str = "",
+    unit: str,
     most: float = math.inf,
     moves: Moved = Moved.RUN,
 ) -> Lever:

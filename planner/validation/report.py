@@ -93,7 +93,7 @@ class Report:
     """Number of rows with a prediction and a measured step time."""
 
 
-def report_of(entries: Sequence[Entry], unread_columns: Mapping[str, str | None] | None = None) -> Report:
+def report_of(entries: Sequence[Entry], unread_columns: Mapping[str, str | None]) -> Report:
     """Returns the tables of a validation; it also names the columns that are not read."""
     scored = timed(entries)
     read_with_care = [
@@ -110,7 +110,7 @@ def report_of(entries: Sequence[Entry], unread_columns: Mapping[str, str | None]
         memory_verdicts=memory_verdicts(entries),
         not_modelled=_rows_by_reason(unmodelled),
         remarks=_rows_by_reason(read_with_care),
-        unread_columns=unread_columns or {},
+        unread_columns=unread_columns,
         num_rows=len(entries),
         num_modelled=len(entries) - len(unmodelled),
         num_scored=len(scored),
@@ -159,14 +159,14 @@ def mean_rank_correlation(found: Sequence[Choice]) -> float:
 
 
 def as_json(
-    report: Report, entries: Sequence[Entry], *, whole_runs: Sequence[Mapping[str, object]] | None = None
+    report: Report, entries: Sequence[Entry], *, whole_runs: Sequence[Mapping[str, object]] | None
 ) -> Mapping[str, object]:
     """Returns tables and rows as one JSON-compatible object; what does not exist is null.
 
     Args:
         report: the tables.
         entries: the rows.
-        whole_runs: cold predictions of published whole runs, as a further table.
+        whole_runs: cold predictions of published whole runs, as a further table; `None`: none.
     """
     tables = {name: [asdict(score) for score in found] for name, found in report.step_time.items()}
     runs = {} if whole_runs is None else {"whole_runs": whole_runs}

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline | None = None) -> None:
+def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline | None) -> None:
     """Writes the whole answer.
 
     Args:
         answer: the answer to show.
         console: where to.
-        step: one step of the plan, to draw as a timeline.
+        step: one step of the plan, to draw as a timeline; `None`: none.
     """
     headline(console, _headline(answer), is_good=answer.is_feasible)
     if answer.design:

@@ -23,7 +23,7 @@ class TypedCommand:
     options: tuple[str, ...] = ()
     """Options on recording the study, as typed."""
 
-    def recommend(self, changes: Sequence[str] = ()) -> str:
+    def recommend(self, changes: Sequence[str]) -> str:
         """Returns the command with more overrides, which replace earlier ones of the same field."""
         changed = {_field(change) for change in changes}
         kept = [override for override in self.overrides if _field(override) not in changed]

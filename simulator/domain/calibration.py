@@ -118,8 +118,8 @@ class CalibratedConstant(Record):
             raise ValueError(f"{self.name.value} ({self.value:g}) must be from {low:g} to {high:g}: {why}")
         return self
 
-    def holds_for(self, accelerator: str, precision: Precision | None = None) -> bool:
-        """Returns whether this is a constant of an accelerator and, where one is given, of a number format."""
+    def holds_for(self, accelerator: str, precision: Precision | None) -> bool:
+        """Returns whether this is a constant of an accelerator and, unless it is `None`, of a number format."""
         is_format = precision is None or self.precision in (None, rate_format(precision))
         return self.accelerator == accelerator and is_format
 

@@ -369,7 +369,7 @@ class ModelShape(Record):
         attention = 6.0 * num_layers * self.num_heads * (qk_dim + value_dim) * span
         return 6.0 * self.num_matrix_parameters + attention * (0.5 if is_causal else 1.0)
 
-    def sequence_shape(self, sequence_length: int, documents: Documents | None = None) -> SequenceShape:
+    def sequence_shape(self, sequence_length: int, documents: Documents | None) -> SequenceShape:
         """Returns the attention pattern of a sequence of this length, or of one packed with documents."""
         return SequenceShape(
             tokens=sequence_length,

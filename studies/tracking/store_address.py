@@ -15,7 +15,7 @@ DEFAULT_FILE = DEFAULT_FOLDER / "mlflow.db"
 """Store below the working folder that is used if neither the caller nor the environment names one."""
 
 
-def asked_store(tracking_uri: str | None = None) -> str:
+def asked_store(tracking_uri: str | None) -> str:
     """Returns the address of the store: the argument, else MLFLOW_TRACKING_URI, else the default file.
 
     Raises:

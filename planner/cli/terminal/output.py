@@ -93,7 +93,7 @@ def quiet_libraries() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def progress(*, is_shown: bool = True) -> Iterator[Report]:
+def progress(*, is_shown: bool) -> Iterator[Report]:
     """Yields a progress callback: a redrawn line on a terminal, permanent lines with --verbose, otherwise nothing."""
     if _is_verbose():
         yield _Log().report
@@ -109,7 +109,7 @@ def progress(*, is_shown: bool = True) -> Iterator[Report]:
 
 
 @contextlib.contextmanager
-def working(what: str, *, is_shown: bool = True) -> Iterator[None]:
+def working(what: str, *, is_shown: bool) -> Iterator[None]:
     """Shows that work of unknown length is under way, in the manner of `progress`."""
     from studies.progress import Progress
 

@@ -64,8 +64,8 @@ _KNOWN_KINDS = (
 )
 
 
-def is_yes(column: str, written: str, *, yes: tuple[str, ...] = YES, no: tuple[str, ...] = NO) -> bool | None:
-    """Returns whether a cell says yes; `None` if it says nothing.
+def is_yes(column: str, written: str, *, yes: tuple[str, ...], no: tuple[str, ...]) -> bool | None:
+    """Returns whether a cell says one of the words for yes; `None` if it says nothing.
 
     Raises:
         InputError: the cell says something else.

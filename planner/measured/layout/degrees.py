@@ -53,7 +53,7 @@ class OpenLayoutError(CannotModelError):
         """Possible degrees, by column."""
 
 
-def layout_of(told: Told, habits: Habits, num_layers: int, num_experts: int | None = None) -> RunLayout:
+def layout_of(told: Told, habits: Habits, num_layers: int, num_experts: int | None) -> RunLayout:
     """Returns how the work is split, and the batch and sequence sizes.
 
     Raises:
