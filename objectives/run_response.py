@@ -57,8 +57,8 @@ class Response:
         return wall, energy
 
 
-def slow_down_steps(steps: StepTable, factor: float) -> StepTable:
-    """Returns steps with the time of every part multiplied by a factor."""
+def slow_down_steps(steps: StepTable, factor: float | Floats) -> StepTable:
+    """Returns steps with the time of every part multiplied by a factor, or by one for each step, `(n,)`."""
     return replace(steps, **{name: getattr(steps, name) * factor for name in steps.names()})
 
 

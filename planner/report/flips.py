@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate, judge
+from objectives.run_response import slow_down_steps
 from planner.recommended.choice import chosen_row
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.data import Mark, Range, RangesFigure
@@ -194,8 +195,7 @@ class _Choice:
         # The step error is common to all designs on these accelerators, and does not apply to others.
         accelerators = np.array([offer.accelerator.id for offer in self.job.offers])[self.plans.offer]
         factors = np.where(accelerators == accelerators[0], value, 1.0)
-        columns = {name: getattr(before.steps, name) * factors for name in before.steps.names()}
-        return outcomes_of(job, self.plans, replace(before.steps, **columns), before.memory)
+        return outcomes_of(job, self.plans, slow_down_steps(before.steps, factors), before.memory)
 
     def _is_tied(self, values: np.ndarray, chosen: int) -> bool:
         """Whether a row is indistinguishable from the first one."""

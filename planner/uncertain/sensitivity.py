@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import objectives_at_ends
+from objectives.run_response import slow_down_steps
 from objectives.scores import score
 from planner.recommended.comparisons import TornadoBar
 from planner.uncertain.uncertain_inputs import STEP_TIME, Lever, Moved, UncertainInput, uncertain_inputs
@@ -23,7 +24,6 @@ from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.record import Record, finite_or_none
 from simulator.simulate import Outcomes, outcomes_of, steps_and_memory
-from simulator.step.step import StepTable
 from simulator.table import Floats, Integers
 from simulator.units import DAY, JOULES_PER_KWH
 
@@ -150,7 +150,7 @@ def _evaluated(plan: Plan, cases: Sequence[_Case]) -> Floats:
     row = PlanTable.from_plans([plan]).take(np.zeros(len(cases), dtype=np.intp))
     plans = replace(row, offer=rows)
     steps, memory = steps_and_memory(base, plans)
-    steps = _scaled(steps, np.array([case.step_factor for case in cases]))
+    steps = slow_down_steps(steps, np.array([case.step_factor for case in cases]))
     outcomes = outcomes_of(base, plans, steps, memory)
     is_shared = np.array([case.changes_offer_only for case in cases])
     values = np.empty((len(cases), len(RESULTS)))
@@ -162,10 +162,6 @@ def _evaluated(plan: Plan, cases: Sequence[_Case]) -> Floats:
             ran = outcomes_of(job, some, ran.steps, ran.memory)
         values[group] = _results(job, some, ran)
     return values
-
-
-def _scaled(steps: StepTable, factors: Floats) -> StepTable:
-    return replace(steps, **{field.name: getattr(steps, field.name) * factors for field in fields(steps)})
 
 
 def _results(job: Job, plans: PlanTable, outcomes: Outcomes) -> Floats:
