@@ -76,9 +76,8 @@ def has_half_a_batch(path: Path) -> bool:
         if header[8:16] != salts:  # left from before the log was last begun anew
             break
         is_whole = len(content) >= start + FRAME_HEADER_BYTES + page_bytes
-        is_complete = is_whole and header[4:8] != bytes(
-            4
-        )  # only the last page of a transaction says how many there are
+        # Only the last page of a transaction says how many there are.
+        is_complete = is_whole and header[4:8] != bytes(4)
     return not is_complete
 
 

@@ -102,9 +102,8 @@ def with_and_without_recording(job: Job) -> tuple[Recommendation, float, float]:
     plain_s, recorded_s = [], []
     with tempfile.TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/mlflow.db"
-        answer = recommend(
-            job, tracking_uri=store, with_report=False
-        )  # makes the store, which costs a second or two once
+        # Makes the store, which costs a second or two once.
+        answer = recommend(job, tracking_uri=store, with_report=False)
         for _ in range(REPETITIONS):
             plain_s.append(timed(lambda: recommend(job, tracking=False))[1])
             recorded_s.append(timed(lambda: recommend(job, tracking_uri=store, with_report=False))[1])

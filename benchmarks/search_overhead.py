@@ -190,9 +190,8 @@ def main() -> None:
     job = asked(JOBS[arguments.job](), arguments.evaluations, is_whole=arguments.whole)
     study = whole_study if arguments.whole else recorded_study
     with tempfile.TemporaryDirectory() as folder:
-        recommend(
-            job_of("bloom-176b"), tracking_uri=f"sqlite:///{folder}/mlflow.db"
-        )  # compiles, makes the store
+        # Compiles, and makes the store.
+        recommend(job_of("bloom-176b"), tracking_uri=f"sqlite:///{folder}/mlflow.db")
         spent = nullcontext() if arguments.until_found else all_evaluations_spent()
         with spent, evaluations_timed() as busy:
             started_s = time.perf_counter()

@@ -33,9 +33,8 @@ def equal_parts(job: Job, plans: PlanTable, num_parts: int) -> list[Rows]:
     layouts = plans.take(first)
     shape = (layouts.pipeline_parallel, layouts.virtual_pipeline, num_micro_batches(job.workload, layouts))
     work = 2 * np.prod(shape, axis=0) + LAYOUT_WORK + DESIGN_WORK * np.bincount(inverse)
-    order = np.lexsort(
-        (layouts.interleaved_group_size, layouts.pipeline_schedule, *shape)
-    )  # what has one shape shares the order of its operations
+    # What has one shape shares the order of its operations.
+    order = np.lexsort((layouts.interleaved_group_size, layouts.pipeline_schedule, *shape))
     before = np.cumsum(work[order]) - work[order]
     part = np.empty(len(order), dtype=np.int64)
     part[order] = before * num_parts // max(1, work.sum())

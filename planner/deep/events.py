@@ -71,9 +71,8 @@ def _messages(run: StepRun) -> Iterator[Entry]:
         if not len(links):
             continue
         source, target = int(run.topology.source[links[0]]), int(run.topology.target[links[-1]])
-        row = (
-            source if source < run.topology.num_ranks else target
-        )  # what comes from a memory has the row it goes to
+        # What comes from a memory has the row it goes to.
+        row = source if source < run.topology.num_ranks else target
         about = {"name": graph.label_of(task), "cat": "message", "id": task, "pid": NETWORK, "tid": row}
         told = {"to": target, "bytes": float(graph.num_bytes[task])}
         yield {"ph": "b", "ts": microseconds(float(played.start_s[task])), **about, "args": told}

@@ -26,9 +26,8 @@ _CAUSES = {
 def interleaving_notes(job: Job, plan: Plan) -> list[str]:
     """Returns a note if the plan's step is longer than it would be with one chunk per stage."""
     is_interleaved = plan.virtual_pipeline > 1 and plan.pipeline_schedule is Schedule.ONE_F_ONE_B
-    if not is_interleaved or isinstance(
-        job.workload.stage_layers, tuple
-    ):  # which is a list of so many chunks
+    lists_chunks = isinstance(job.workload.stage_layers, tuple)
+    if not is_interleaved or lists_chunks:
         return []
     steps = _steps(job, plan, plan.model_copy(update=_NOT_INTERLEAVED))
     chunked_s, plain_s = steps.step_time_s.tolist()

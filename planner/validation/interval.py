@@ -229,9 +229,8 @@ def log_half_width(residuals: Sequence[Residual], family: str, precision: str) -
     """Returns the size that four of five residuals stay below, for a step on an architecture in a number format."""
     weights = _weights(residuals, family, precision)
     sizes = np.abs([residual.log_ratio for residual in residuals])
-    share = min(
-        1.0, INSIDE_FRACTION * (1.0 + 1.0 / len(residuals))
-    )  # one more than n must fit: conformal quantile
+    # One more than n must fit: conformal quantile.
+    share = min(1.0, INSIDE_FRACTION * (1.0 + 1.0 / len(residuals)))
     return weighted_quantile(sizes, weights, share)
 
 

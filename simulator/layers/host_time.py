@@ -51,9 +51,8 @@ def host_waits_s(
     launch_s, num_launches = _launch_s(rank), _num_forward_launches(rank)
     host_s = launch_s * (num_launches + more[0])
     again_s = (rank.plans.recompute == Recompute.FULL.code) * host_s
-    frozen = (
-        _num_products(rank) if rank.workload.lora else 0.0
-    )  # frozen weights have no gradients of their own
+    # Frozen weights have no gradients of their own.
+    frozen = _num_products(rank) if rank.workload.lora else 0.0
     backward_launches = BACKWARD_RATIO * num_launches - frozen + num_kernels_again(rank) + more[1]
     backward_host_s = launch_s * backward_launches + again_s
     if rank.workload.kernel_launch == "blocking-2022":

@@ -38,9 +38,8 @@ def separate_width(workload: Workload, plans: PlanTable) -> Floats:
     if not runs_one_by_one(workload):
         return np.zeros(len(plans))
     model = workload.model
-    weighed = (
-        ACTIVATION_BYTES if workload.lora is None else 0.0
-    )  # the gradient of weights that are not frozen
+    # The gradient of weights that are not frozen.
+    weighed = ACTIVATION_BYTES if workload.lora is None else 0.0
     copies = WIDE_BYTES + weighed
     residual = (
         copies * model.num_layer_norms - ACTIVATION_BYTES * model.num_blocks_in_turn

@@ -137,9 +137,8 @@ class Journal:
         connection = connected(path, is_for_writing=True)
         with failures(path):
             connection.execute("PRAGMA journal_mode = wal")
-            connection.execute(
-                "PRAGMA synchronous = full"
-            )  # 0.1 ms a batch here, and power cuts lose nothing
+            # 0.1 ms a batch here, and power cuts lose nothing.
+            connection.execute("PRAGMA synchronous = full")
             connection.execute("BEGIN IMMEDIATE")  # fails now where nothing can be written
             connection.execute("ROLLBACK")
         return cls(path, connection)

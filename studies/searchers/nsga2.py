@@ -102,6 +102,5 @@ def _gaps(values: Floats, ranks: Ranks) -> Floats:
     before = np.where(is_first, np.inf, np.diff(values, prepend=values[0]))
     behind = np.append(before[1:], np.inf)
     widths = np.where(spans > 0.0, spans, 1.0)
-    return np.where(
-        spans > 0.0, before / widths + behind / widths, 0.0
-    )  # a front with a single value has no ends
+    # A front with a single value has no ends.
+    return np.where(spans > 0.0, before / widths + behind / widths, 0.0)
