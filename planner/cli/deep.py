@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options.gathered import Command, gathered
+from planner.cli.options.gathered import gathered
 from planner.cli.options.given import KINDS, is_given
 from planner.cli.options.network import collectives_option, slow_link_option
 from planner.cli.options.rank_factors import speeds_over
@@ -154,9 +154,8 @@ class Deep:
                 raise click.UsageError(f"{option} needs --depth deep.")
 
 
-def deep_options(command: Command) -> Command:
-    """Adds the depth and the options of the deep one to a command, which receives them as `deep`."""
-    return gathered(command, _OPTIONS, "deep", Deep)
+deep_options = gathered(_OPTIONS, "deep", Deep)
+"""Adds the depth and the options of the deep one to a command, which receives them as `deep`."""
 
 
 def refuse_run_options(planned: PlannedJob, *, no_sensitivities: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from planner.cli.options.gathered import Command, gathered
+from planner.cli.options.gathered import gathered
 from planner.cli.options.shared import json_option, progress_options, set_option
 from planner.cli.terminal.exit_codes import INFEASIBLE, OK
 from planner.cli.terminal.help import examples
@@ -49,7 +49,7 @@ _QUESTION = (
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked about a job: the values of `_question_options`."""
+    """What is asked about a job: the values of `_QUESTION`."""
 
     plan: str | None
     balance: bool
@@ -72,11 +72,6 @@ class Question:
             raise click.UsageError("--balance cuts the layers of one plan: give --plan, too")
 
 
-def _question_options(command: Command) -> Command:
-    """Adds the options on what is asked about a job to a command, which receives them as `question`."""
-    return gathered(command, _QUESTION, "question", Question)
-
-
 @click.command(
     short_help="Explain each constraint, and count the designs that it excludes.",
     epilog=examples(
@@ -87,7 +82,7 @@ def _question_options(command: Command) -> Command:
     ),
 )
 @click.argument("subject", required=False, metavar="[NAME|JOB.yaml]")
-@_question_options
+@gathered(_QUESTION, "question", Question)
 @json_option
 @progress_options
 def explain(*, subject: str | None, question: Question, as_json: bool, quiet: bool) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import click
 
 from planner.cli.options.finite_range import FiniteRange
-from planner.cli.options.gathered import Command, gathered
+from planner.cli.options.gathered import gathered
 from planner.cli.options.given import is_given
 from planner.cli.options.shared import CALIBRATION, job_values_options, parsed_interval
 from planner.text.interval_text import Interval
@@ -179,14 +179,12 @@ class AskedJob:
         return [option for option, value in values.items() if value]
 
 
-def number_options(command: Command) -> Command:
-    """Adds the numbers of a run to a command, which receives them as `run`."""
-    return gathered(command, _NUMBERS, "run", RunNumbers)
+number_options = gathered(_NUMBERS, "run", RunNumbers)
+"""Adds the numbers of a run to a command, which receives them as `run`."""
 
 
-def job_options(command: Command) -> Command:
-    """Adds a job and a plan to a command, which receives them as `asked`."""
-    return gathered(command, _JOB, "asked", AskedJob)
+job_options = gathered(_JOB, "asked", AskedJob)
+"""Adds a job and a plan to a command, which receives them as `asked`."""
 
 
 def check_combination(run: RunNumbers, asked: AskedJob) -> None:

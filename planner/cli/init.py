@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.options.gathered import with_options
 from planner.cli.options.shared import json_option
 from planner.cli.terminal.help import examples
 
@@ -38,13 +39,6 @@ OPTIONS = {
 SCHEMA_FILE = "job.schema.json"
 
 
-def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds an option for each question; the first one is shown first."""
-    for name, (metavar, meaning) in reversed(OPTIONS.items()):
-        command = click.option(f"--{name}", name.replace("-", "_"), metavar=metavar, help=meaning)(command)
-    return command
-
-
 @click.command(
     short_help="Write a job file from a few questions or options.",
     epilog=examples(
@@ -55,7 +49,12 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ),
 )
 @click.argument("file", type=click.Path(path_type=Path), default=Path("job.yaml"), metavar="[FILE]")
-@_with_options
+@with_options(
+    *(
+        click.option(f"--{name}", name.replace("-", "_"), metavar=metavar, help=meaning)
+        for name, (metavar, meaning) in OPTIONS.items()
+    )
+)
 @click.option("--yes", is_flag=True, help="Ask no questions: use defaults for everything not given.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options.gathered import Command, gathered
+from planner.cli.options.gathered import gathered
 from planner.cli.options.shared import (
     Tracking,
     job_argument,
@@ -45,7 +45,7 @@ _FILES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """The files that are written in addition to the answer: the values of `_file_options`."""
+    """The files that are written in addition to the answer: the values of `_FILES`."""
 
     output: Path | None
     front_format: FrontFormat | None
@@ -62,11 +62,6 @@ class Files:
         return sorted(path for path in self.output.iterdir() if path.is_file()) if self.output else []
 
 
-def _file_options(command: Command) -> Command:
-    """Adds the options on files to a command, which receives them as `files`."""
-    return gathered(command, _FILES, "files", Files)
-
-
 @click.command(
     short_help="Recommend a cluster and a layout for a training run.",
     epilog=examples(
@@ -80,7 +75,7 @@ def _file_options(command: Command) -> Command:
 @set_option
 @seed_option("The same job, version and seed give the same answer.")
 @json_option
-@_file_options
+@gathered(_FILES, "files", Files)
 @tracking_options("Do not record the study in MLflow.")
 @progress_options
 def recommend(

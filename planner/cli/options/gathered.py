@@ -12,27 +12,33 @@ Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What `click.option` and `click.argument` return."""
 
 
-def with_options(command: Command, options: Sequence[Option]) -> Command:
-    """Adds options and arguments to a command; its help shows them in this order."""
-    made: Callable[..., Any] = command
-    for option in reversed(options):
-        made = option(made)
-    return cast(Command, made)
+def with_options(*options: Option) -> Callable[[Command], Command]:
+    """Returns the decorator that adds options and arguments to a command; its help shows them in this order."""
+
+    def add(command: Command) -> Command:
+        made: Callable[..., Any] = command
+        for option in reversed(options):
+            made = option(made)
+        return cast(Command, made)
+
+    return add
 
 
-def gathered(command: Command, options: Sequence[Option], name: str, kind: type[Any]) -> Command:
-    """Adds options to a command, which receives their values as one record.
+def gathered(options: Sequence[Option], name: str, kind: type[Any]) -> Callable[[Command], Command]:
+    """Returns the decorator that adds options to a command, which receives their values as one record.
 
     Args:
-        command: the function of the command.
         options: the options, in the order in which they are shown.
-        name: argument of `command` that receives the record.
+        name: argument of the command that receives the record.
         kind: dataclass of the record; its fields have the names of the options' parameters.
     """
 
-    @wraps(command)
-    def begin(**given: object) -> object:
-        values = {field.name: given.pop(field.name) for field in fields(kind)}
-        return command(**given, **{name: kind(**values)})
+    def add(command: Command) -> Command:
+        @wraps(command)
+        def begin(**given: object) -> object:
+            values = {field.name: given.pop(field.name) for field in fields(kind)}
+            return command(**given, **{name: kind(**values)})
 
-    return with_options(cast(Command, begin), options)
+        return with_options(*options)(cast(Command, begin))
+
+    return add

@@ -130,7 +130,7 @@ def tracking_options(without: str) -> Callable[[Command], Command]:
     """
     off = click.option("--no-tracking", is_flag=True, help=without)
     options = (tracking_uri_option, experiment_option, off)
-    return lambda command: gathered(command, options, "tracking", Tracking)
+    return gathered(options, "tracking", Tracking)
 
 
 def parsed_interval(_context: click.Context, _option: click.Parameter, value: str | None) -> Interval | None:
@@ -211,7 +211,7 @@ class PlannedJob:
         return job_and_plan(self.job, self.overrides, self.plan, scheme=self.scheme, interval=self.interval)
 
 
-def planned_job_options(command: Command) -> Command:
-    """Adds a job, a plan and how it saves to a command, which receives them as `planned`."""
-    options = (job_argument, plan_option, scheme_option, interval_option, set_option)
-    return gathered(command, options, "planned", PlannedJob)
+planned_job_options = gathered(
+    (job_argument, plan_option, scheme_option, interval_option, set_option), "planned", PlannedJob
+)
+"""Adds a job, a plan and how it saves to a command, which receives them as `planned`."""

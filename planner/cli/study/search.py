@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options.gathered import Command, gathered
+from planner.cli.options.gathered import gathered
 from planner.cli.options.shared import (
     STORE,
     Tracking,
@@ -53,7 +53,7 @@ _WHERE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """Where designs are simulated: the values of `_where_options`."""
+    """Where designs are simulated: the values of `_WHERE`."""
 
     workers: int | None
     scheduler: str | None
@@ -62,11 +62,6 @@ class Where:
         """Raises `click.UsageError` if both places are named."""
         if self.workers and self.scheduler:
             raise click.UsageError("--workers and --scheduler exclude each other: give one of them")
-
-
-def _where_options(command: Command) -> Command:
-    """Adds the options on where designs are simulated to a command, which receives them as `where`."""
-    return gathered(command, _WHERE, "where", Where)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,16 +89,18 @@ class Search:
         return " ".join(["capplan study sync", shlex.quote(name), *store, *self.tracking.typed()])
 
 
-def _search_options(command: Command) -> Command:
-    """Adds the options on how a study is searched to a command, which receives them as `search`."""
-    options = (
+_search_options = gathered(
+    (
         store_option,
         tracking_options("Do not deliver to MLflow; sync can do so later."),
-        _where_options,
+        gathered(_WHERE, "where", Where),
         progress_options,
         json_option,
-    )
-    return gathered(command, options, "search", Search)
+    ),
+    "search",
+    Search,
+)
+"""Adds the options on how a study is searched to a command, which receives them as `search`."""
 
 
 @click.command(

@@ -133,9 +133,8 @@ played_output_option = click.option(
 )
 
 
-def chakra_output_options(command: Command) -> Command:
-    """Adds the format and the folder of Chakra traces to a command, which receives them as `form` and `folder`."""
-    return with_options(command, _CHAKRA_OUTPUT)
+chakra_output_options = with_options(*_CHAKRA_OUTPUT)
+"""Adds the format and the folder of Chakra traces to a command, which receives them as `form` and `folder`."""
 
 
 def trace_file_option(*names: str) -> Option:
@@ -158,9 +157,8 @@ def network_options(command: Command) -> Command:
         refuse_unread_of_network(network.network)
         return command(network=network, **given)
 
-    return gathered(cast(Command, checked), NETWORK_OPTIONS, "network", Network)
+    return gathered(NETWORK_OPTIONS, "network", Network)(cast(Command, checked))
 
 
-def division_options(command: Command) -> Command:
-    """Adds the trace and how it is divided to a command, which receives them as `division`."""
-    return gathered(command, _OPTIONS, "division", Division)
+division_options = gathered(_OPTIONS, "division", Division)
+"""Adds the trace and how it is divided to a command, which receives them as `division`."""

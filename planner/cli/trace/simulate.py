@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options.gathered import Command, gathered
+from planner.cli.options.gathered import gathered
 from planner.cli.options.given import refuse_unread_of_rules
 from planner.cli.options.network import Network
 from planner.cli.options.rank_factors import speeds_over
@@ -70,7 +70,7 @@ _PLAYING = (
 
 @dataclass(frozen=True, kw_only=True)
 class Playing:
-    """The accelerators on which a step is replayed, and the rules: the values of `_playing_options`."""
+    """The accelerators on which a step is replayed, and the rules: the values of `_PLAYING`."""
 
     speeds: dict[int, float]
     traced_on: str | None
@@ -96,11 +96,6 @@ class Playing:
         )
 
 
-def _playing_options(command: Command) -> Command:
-    """Adds the options on how a step is replayed to a command, which receives them as `playing`."""
-    return gathered(command, _PLAYING, "playing", Playing)
-
-
 @click.command(
     short_help="Replay a traced step on many accelerators.",
     epilog=examples(
@@ -117,7 +112,7 @@ def _playing_options(command: Command) -> Command:
 )
 @division_options
 @network_options
-@_playing_options
+@gathered(_PLAYING, "playing", Playing)
 @played_output_option
 @json_option
 @progress_options
