@@ -18,7 +18,7 @@ from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import OUT_OF_MEMORY, Row
 from planner.text.human import percent
 from simulator.argument_names import Argument
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, refusal
 
 FEWEST_CONFIGURATIONS = 3
 """Number of configurations per accelerator below which a fit would reflect single measurements rather than the cluster."""
@@ -64,7 +64,7 @@ def usable_rows(measured: Path, accelerator: str | None) -> UsableRows:
     counts = Counter(row["accelerator"] for row in {row["config_key"]: row for row in rows}.values())
     enough = [row for row in rows if counts[row["accelerator"]] >= FEWEST_CONFIGURATIONS]
     if not enough:
-        raise InputError([_too_few(counts, [reason for reason in reasons if reason])], str(measured))
+        raise refusal(measured, _too_few(counts, [reason for reason in reasons if reason]))
     steps = MeasuredSteps.of(enough)
     return UsableRows(
         steps=steps,
@@ -89,14 +89,14 @@ def _reason_against(row: Row | Unmodelled, wanted: str | None) -> str:
     return row["left_out_because"] or reason_against(row)
 
 
-def _too_few(counts: Counter[str], reasons: Sequence[str]) -> Problem:
+def _too_few(counts: Counter[str], reasons: Sequence[str]) -> str:
     known = ", ".join(f"{count} of {name}" for name, count in counts.items()) or "none"
     rule = (
         f"needs at least {FEWEST_CONFIGURATIONS} distinct configurations of one accelerator with a measured step; usable: "
         f"{known}"
     )
     why = f" ({_named(reasons)})" if reasons else ""
-    return Problem(path="", value="", rule=f"{rule}{why}; measure other layouts, sizes or sequence lengths")
+    return f"{rule}{why}; measure other layouts, sizes or sequence lengths"
 
 
 def _on_left_out(reasons: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import cast
 
 import yaml
 
-from simulator.errors import InputError, refusal
+from simulator.errors import refusal
 
 MAX_FILE_BYTES = 1_000_000
 """A job with every shape written out takes about 10 kB; the limit prevents a wrong file from taking minutes."""
@@ -55,7 +55,7 @@ def parse_text(text: str, *, source: str, least: str = JOB_FIELDS) -> object:
     """
     document = parse_value(text, source=source)
     if document is None:
-        raise _error(f"is empty: write at least {least}", source)
+        raise refusal(source, f"is empty: write at least {least}")
     return document
 
 
@@ -72,31 +72,27 @@ _OTHER_CODES = (
 """First bytes of files in other encodings: a byte-order mark, or the zeros around a first ASCII letter."""
 
 
-def _error(rule: str, source: str) -> InputError:
-    return refusal(source, rule)
-
-
 def _read_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
         reason = getattr(error, "strerror", None) or str(error)
-        raise _error(f"cannot be read: {reason}", str(path)) from None
+        raise refusal(path, f"cannot be read: {reason}") from None
     if len(content) > MAX_FILE_BYTES:
-        raise _error(f"is larger than {MAX_FILE_BYTES} bytes, so it is not a job file", str(path))
+        raise refusal(path, f"is larger than {MAX_FILE_BYTES} bytes, so it is not a job file")
     return content
 
 
 def _decode(content: bytes, source: str) -> str:
     for code, beginning in _OTHER_CODES:
         if beginning.match(content):
-            raise _error(f"is not UTF-8 text: it looks like {code}; save it as UTF-8", source)
+            raise refusal(source, f"is not UTF-8 text: it looks like {code}; save it as UTF-8")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         rule = f"is not UTF-8 text: byte 0x{content[error.start]:02x} at position {error.start}; save it as UTF-8"
-        raise _error(rule, source) from None
+        raise refusal(source, rule) from None
 
 
 def _parse_json(text: str, source: str) -> object:
@@ -104,22 +100,22 @@ def _parse_json(text: str, source: str) -> object:
         return json.loads(text, object_pairs_hook=_distinct, parse_int=_integer)
     except json.JSONDecodeError as error:
         rule = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}"
-        raise _error(rule, source) from None
+        raise refusal(source, rule) from None
     except RecursionError:
-        raise _error("lists and mappings are nested too deeply", source) from None
+        raise refusal(source, "lists and mappings are nested too deeply") from None
     except _DuplicateKeyError as error:
-        raise _error(str(error), source) from None
+        raise refusal(source, str(error)) from None
 
 
 def _parse_toml(text: str, source: str, least: str) -> object:
     try:
         document = tomllib.loads(text)
     except RecursionError:
-        raise _error("lists and mappings are nested too deeply", source) from None
+        raise refusal(source, "lists and mappings are nested too deeply") from None
     except ValueError as error:  # TOMLDecodeError, or a number too long for Python
-        raise _error(f"not valid TOML: {error}", source) from None
+        raise refusal(source, f"not valid TOML: {error}") from None
     if not document:
-        raise _error(f"is empty: write at least {least}", source)
+        raise refusal(source, f"is empty: write at least {least}")
     return document
 
 
@@ -127,10 +123,10 @@ def _parse_yaml(text: str, source: str) -> object:
     try:
         document: object = _PlainLoader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
-        raise _error(_marked_rule(error), source) from None
+        raise refusal(source, _marked_rule(error)) from None
     except yaml.YAMLError as error:
         rule = " ".join(str(error).split("\n")[0].split())
-        raise _error(f"not valid YAML: {rule}", source) from None
+        raise refusal(source, f"not valid YAML: {rule}") from None
     return document
 
 

@@ -99,9 +99,7 @@ def _written_rows(path: Path) -> Sequence[tuple[int, Sequence[str]]]:
     if tuple(heading) != COLUMNS:
         raise InputError([_broken_heading(heading)], str(path))
     if not rows[1:]:
-        raise InputError(
-            [Problem(path="", value="", rule="has a heading and no figures below it")], str(path)
-        )
+        raise refusal(path, "has a heading and no figures below it")
     return rows[1:]
 
 
