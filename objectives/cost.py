@@ -15,7 +15,6 @@ from typing import Literal
 import numpy as np
 
 from objectives.usage import Usage, mean_over_runs, num_held_gpus, of_sites, product
-from simulator.domain.hardware import Site
 from simulator.domain.job import Job
 from simulator.domain.offer import Estimate
 from simulator.domain.ownership import Depreciation, Ownership
@@ -171,7 +170,8 @@ def owned_parts(
         is_bound=is_bound,
     )
     wired = yearly["node_installation"] + yearly["network"] + yearly["network_installation"]
-    demand_usd_per_year = usage.peak_power_w * YEAR / MONTH * of_sites(job, plans, _demand_usd_per_w_month)
+    usd_per_w_month = of_sites(job, plans, lambda site: site.demand_usd_per_w_month)
+    demand_usd_per_year = usage.peak_power_w * YEAR / MONTH * usd_per_w_month
     return {
         "capital_usd": _used_up(own, price.nodes, years) + product(wired, years),
         "storage_usd": storage_usd(job, usage),
@@ -189,10 +189,6 @@ def storage_usd(job: Job, usage: Usage) -> Floats:
     own, price_usd = job.ownership, job.storage.capacity_bytes * job.storage.usd_per_byte
     usd_per_year = price_usd * annuity_fraction(own.capital_cost_fraction_per_year, own.storage_years)
     return product(np.full(len(usage), usd_per_year), held_years(own, usage.wall_s))
-
-
-def _demand_usd_per_w_month(site: Site) -> float:
-    return site.demand_usd_per_w_month
 
 
 def _used_up(own: Ownership, nodes_usd: Floats, years: Floats) -> Floats:
