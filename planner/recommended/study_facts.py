@@ -19,6 +19,8 @@ ANSWER, STATUS, MERGED_FROM = "answer", "status", "merged_from"
 """Facts that are written when a study is complete."""
 DELIVERED_TO = "delivered_to"
 """The MLflow stores that have the whole study, one per line."""
+TRACKED_IN = "tracked_in"
+"""The MLflow store to which the study was last sent while it ran."""
 
 
 class Leaf(Record):

@@ -21,6 +21,7 @@ from planner.recommended.study_facts import (
     ANSWER,
     DELIVERED_TO,
     STATUS,
+    TRACKED_IN,
     check_not_merged,
     job_of,
     keep_of,
@@ -160,6 +161,8 @@ def resume_study(
         if ANSWER in facts:
             return _answered(journal, facts, target)
         job, seed = _resumable(path.stem, facts)
+        if target is not None:
+            journal.note({TRACKED_IN: target.place})
         known = store.known_designs(path)
         with (
             JournaledSimulation(job, journal, known, engine_for(job)) as evaluator,

@@ -12,7 +12,15 @@ from pydantic import Field
 
 from planner.recommended.designs import designs_of
 from planner.recommended.recommendation import Design
-from planner.recommended.study_facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of, leaves_of
+from planner.recommended.study_facts import (
+    ANSWER,
+    DELIVERED_TO,
+    MERGED_FROM,
+    STATUS,
+    TRACKED_IN,
+    job_of,
+    leaves_of,
+)
 from simulator.errors import OtherVersionError, StudyError
 from simulator.record import Record
 from studies.designs.archive import Archive
@@ -42,6 +50,8 @@ class StudyState(Record):
     """Seconds of search, over all starts."""
     delivered_to: tuple[str, ...]
     """MLflow stores and experiments that have it."""
+    is_tracked: bool
+    """Whether it was sent to MLflow while it ran; MLflow may still lack the end of it."""
     merged_from: tuple[str, ...]
     """Studies from which it was merged; merged ones are replaced by the studies that they contain."""
     failure: str = ""
@@ -121,6 +131,7 @@ def _state_or_damage(path: Path) -> StudyState:
             num_designs=0,
             elapsed_s=0.0,
             delivered_to=(),
+            is_tracked=False,
             merged_from=(),
             failure=str(error),
         )
@@ -180,6 +191,7 @@ def _state(journal: Journal) -> dict[str, object]:
         "num_designs": journal.num_designs,
         "elapsed_s": sum(leaf.elapsed_s for leaf in leaves) if leaves else journal.elapsed_s,
         "delivered_to": tuple(facts.get(DELIVERED_TO, "").splitlines()),
+        "is_tracked": TRACKED_IN in facts,
         "merged_from": tuple(leaf.name for leaf in leaves),
     }
 

@@ -44,6 +44,11 @@ _NOT_DELIVERED = {
     "merged": "no; deliver the studies that it was merged from",
 }
 """How to deliver a study that MLflow does not have, by its state."""
+_NOT_TRACKED = {
+    "running": "not tracked; `capplan study sync {name}` delivers it once it has ended",
+    "stopped": "not tracked; `capplan study resume {name}` continues and delivers it",
+}
+"""The same for a study of which MLflow was sent nothing."""
 _VOLUME_OF = "of the box from 0 to 1.1 times the worst values of the first front; only its growth matters"
 
 
@@ -84,7 +89,7 @@ def show_status(study: StudyStatus, console: Console, called: str) -> None:
         ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} meet all limits"),
         ("front", f"{human.designs(study.num_front)}{_near(study.num_front, study.num_not_dominated)}"),
         ("hypervolume", f"{human.percent(study.hypervolume_fraction)} {_VOLUME_OF}"),
-        ("in MLflow", ", ".join(study.delivered_to) or _NOT_DELIVERED[study.state].format(name=called)),
+        ("in MLflow", ", ".join(study.delivered_to) or _not_delivered(study).format(name=called)),
         ("simulations", f"hash {study.simulation_hash}: shared with studies of the same hash"),
         ("code", f"hash {study.code_hash}"),
     ]
@@ -92,6 +97,12 @@ def show_status(study: StudyStatus, console: Console, called: str) -> None:
     if study.stages:
         title(console, "Designs by stage of the search")
         grid(console, [(stage, human.count(number)) for stage, number in study.stages.items()])
+
+
+def _not_delivered(study: StudyStatus) -> str:
+    if study.state in _NOT_TRACKED and not study.is_tracked:
+        return _NOT_TRACKED[study.state]
+    return _NOT_DELIVERED[study.state]
 
 
 def show_front(found: StudyFront, console: Console) -> None:

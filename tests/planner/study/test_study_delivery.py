@@ -55,6 +55,21 @@ def test_sync_delivers_what_it_can_and_names_every_study_that_it_cannot(
     assert "nobody: study 'nobody': there is no such study" in told.err
 
 
+def test_the_state_of_a_stopped_study_says_whether_mlflow_was_sent_its_designs(
+    tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from planner.cli.commands import main
+
+    path = made(tmp_path, num_batches=1).path
+    asked = ["study", "status", path.stem, "--store", str(tmp_path)]
+    assert main(asked) == 0
+    assert "in MLflow    not tracked; `capplan study resume" in capsys.readouterr().out
+    resume_study(path, target=Target(tracking_uri=uri), should_stop=stop_after(1))
+    assert main(asked) == 0
+    assert "in MLflow    not completely; `capplan study resume" in capsys.readouterr().out
+    assert (status_of(path).state, status_of(path).is_tracked) == ("stopped", True)
+
+
 EXAMPLE = str(Path(__file__).parents[3] / "examples" / "bloom-176b.yaml")
 COMMANDS = [
     ["recommend", EXAMPLE],
