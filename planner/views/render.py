@@ -44,7 +44,7 @@ NUM_ENDS = 2
 """Rows reserved for the two ends of a long front."""
 
 _INDENT = 2
-_FRONT_MARKS = "* recommended; ~ indistinguishable from it; < lowest value of an objective"
+_FRONT_MARKS = {"*": "recommended", "~": "indistinguishable from it", "<": "lowest value of an objective"}
 
 
 def show(
@@ -196,7 +196,9 @@ def _show_front(answer: Recommendation, console: Console) -> None:
     marks = [_mark(answer, design) for design in shown]
     # Site and MFU together are too wide for a terminal.
     show_designs(console, shown, marks=marks, has_site=has_site, has_efficiency=not has_site)
-    sentences(console, [_FRONT_MARKS])
+    told = [f"{mark} {meaning}" for mark, meaning in _FRONT_MARKS.items() if mark in "".join(marks)]
+    if told:
+        sentences(console, ["; ".join(told)])
     if hidden := len(answer.front) - len(shown):
         sentences(
             console, [f"{human.count(hidden)} more on the front are not shown; --json and --output list all."]

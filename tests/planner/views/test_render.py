@@ -218,6 +218,16 @@ def test_every_tied_design_that_is_named_has_a_row_and_the_others_are_counted(
     assert len(marked) == min(num_tied, 17)
 
 
+@pytest.mark.parametrize("has_tie", [True, False])
+def test_the_legend_of_the_front_explains_the_signs_that_are_there(*, has_tie: bool) -> None:
+    answer = recommended(num_front=4)
+    assert answer.uncertainty is not None
+    tied = tuple(each.design_id for each in answer.front[2:3]) if has_tie else ()
+    sure = answer.uncertainty.model_copy(update={"tied_designs": tied})
+    text = text_of(answer.model_copy(update={"uncertainty": sure}))
+    assert lines_with(text, "* recommended") == ["* recommended" + "; ~ indistinguishable from it" * has_tie]
+
+
 def test_a_search_without_a_design_says_so_instead_of_counting_none() -> None:
     assert "0 designs simulated" not in text_of(infeasible().model_copy(update={"num_evaluated": 0}))
     assert "designs simulated" in text_of(infeasible().model_copy(update={"num_evaluated": 3}))
