@@ -1,4 +1,7 @@
-"""Is the cooling of a site known? A power usage effectiveness that nobody gives is the mean of a survey."""
+"""Is the cooling of a site known? A power usage effectiveness that nobody gives is the mean of a survey.
+
+A job consists of figures, not of their origins: a value that it gives is told, too, where it is that of the survey.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _QUANTITY = "power_usage_effectiveness"
 
 
 def cooling_notes(sites: Iterable[Site]) -> Iterator[str]:
-    """Yields a note for the sites whose power usage effectiveness is an estimate of the catalogue, by value and source."""
+    """Yields a note for the sites whose power usage effectiveness is the catalogue's estimate, by value and source."""
     found: dict[tuple[float, str], set[str]] = {}
     for site in sites:
         if estimate := _estimate(site):
@@ -21,8 +24,8 @@ def cooling_notes(sites: Iterable[Site]) -> Iterator[str]:
             found.setdefault((site.power_usage_effectiveness, source), set()).add(site.region)
     for (value, source), regions in found.items():
         yield (
-            f"The power usage effectiveness of {', '.join(sorted(regions))}, {value:g}, is an estimate of the catalogue "
-            f"({source}): give the site's power_usage_effectiveness where it is known."
+            f"The power usage effectiveness of {', '.join(sorted(regions))}, {value:g}, is the catalogue's estimate "
+            f"({source}): give the site's power_usage_effectiveness where another is known."
         )
 
 

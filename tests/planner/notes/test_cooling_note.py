@@ -21,13 +21,19 @@ def told(site: object) -> list[str]:
 def test_an_answer_names_an_estimated_effectiveness_with_its_value_and_source() -> None:
     (note,) = told("us-iowa")
     assert note == (
-        f"The power usage effectiveness of us-iowa, 1.44, is an estimate of the catalogue ({SURVEY}): give "
-        "the site's power_usage_effectiveness where it is known."
+        f"The power usage effectiveness of us-iowa, 1.44, is the catalogue's estimate ({SURVEY}): give "
+        "the site's power_usage_effectiveness where another is known."
     )
 
 
 def test_an_effectiveness_that_the_job_gives_has_no_note() -> None:
     assert told({"region": "us-iowa", "power_usage_effectiveness": 1.2}) == []
+
+
+def test_what_is_said_of_an_estimate_is_true_of_one_that_the_job_gives_itself() -> None:
+    (note,) = told({"region": "us-iowa", "power_usage_effectiveness": 1.44})
+    assert "is the catalogue's estimate (" in note
+    assert note.endswith("where another is known.")
 
 
 def test_an_effectiveness_that_its_operator_publishes_has_no_note() -> None:
