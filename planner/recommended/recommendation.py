@@ -281,7 +281,7 @@ class Recommendation(Record):
 
     @property
     def best(self) -> Design | None:
-        """The recommended design."""
+        """The recommended design: a short name for `recommendation`, as which it is printed and written."""
         return self.recommendation
 
     @property
