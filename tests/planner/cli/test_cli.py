@@ -59,6 +59,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+def test_the_package_runs_as_the_command() -> None:
+    command = [sys.executable, "-m", "planner", "--version"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, run("--version").stdout)
+
+
 def test_constants_that_are_copied_for_a_quick_start_are_those_of_their_originals() -> None:
     assert shared.LARGEST_SEED == arguments.LARGEST_SEED
     assert shared.STORE == store.DEFAULT_FOLDER
