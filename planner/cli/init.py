@@ -28,6 +28,7 @@ OPTIONS = {
     "batch-tokens": ("NUMBER", "Tokens per optimizer step, such as 4M."),
     "accelerators": ("NAME,...", "Accelerators on offer: names from `capplan catalog accelerators`."),
     "gpus": ("MIN-MAX", "Range of the number of accelerators, such as 64-1024."),
+    "max-nodes": ("NUMBER,...", "Nodes that there are, spares included, one for all or one each."),
     "rent": ("NUMBER,...", "USD per GPU-hour, one for all or one each; default: the catalogue's rents."),
     "site": ("NAME", "Site: a name from `capplan catalog sites`."),
     "budget": ("NUMBER", "Budget in USD, such as 2.5M."),
@@ -117,8 +118,8 @@ def _check_options(options: Mapping[str, str | None], *, is_asking: bool) -> Non
         text = options[question.name]
         default = question.default(answers)
         answers[question.name] = default
-        is_later = is_asking and (text is None or options.get(question.needs, "") is None)
-        if is_later or question.needs in problems:
+        is_later = is_asking and (text is None or any(options[name] is None for name in question.needs))
+        if is_later or problems.keys() & set(question.needs):
             continue
         try:
             answers[question.name] = question.checked(default if text is None else text, answers)

@@ -41,8 +41,8 @@ class Question:
     """Returns the default answer, given the previous answers."""
     checked: Callable[[str, Answers], str]
     """Returns an answer as written to the file, given the previous ones; raises `ValueError` with the broken rule."""
-    needs: str = ""
-    """Name of the answer that is needed to check this one."""
+    needs: tuple[str, ...] = ()
+    """Names of the answers that are needed to check this one."""
 
 
 def number(text: str, example: str = "5e11, 500B or 2T") -> float:
@@ -159,6 +159,23 @@ def _range(text: str, _: Answers) -> str:
     return f"{least}-{most}"
 
 
+def _nodes(text: str, answers: Answers) -> str:
+    """One number of nodes for all accelerators, one for each, or none; they hold as many accelerators as may be taken."""
+    names, most = answers["accelerators"].split(", "), int(answers["gpus"].split("-")[1])
+    parts = [part for part in text.split(",") if part.strip()] if _is_given(text) else []
+    counts = [_count(part, "128; empty for no limit") for part in parts]
+    if len(counts) not in (0, 1, len(names)):
+        raise ValueError(f"must be one number, or one for each of {', '.join(names)}")
+    for name, count in zip(names, counts * len(names) if len(counts) == 1 else counts, strict=False):
+        held = count * catalog.default_node(name).num_accelerators
+        if count > MOST_GPUS or held < most:
+            raise ValueError(
+                f"must be at most {MOST_GPUS:,}, and hold the {most:,} accelerators that may be taken; {count:,} nodes hold "
+                f"{held:,} {name}"
+            )
+    return ", ".join(map(str, counts))
+
+
 def _objectives(text: str, _: Answers) -> str:
     known = ("time_to_train", "cost", "energy", "carbon")
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
@@ -207,11 +224,18 @@ QUESTIONS = (
         name="gpus", text="How many may be taken, fewest to most?", default=_always("64-1024"), checked=_range
     ),
     Question(
+        name="max-nodes",
+        text="How many nodes are there, spare nodes included, one number or one for each? (empty: no limit)",
+        default=_always(""),
+        checked=_nodes,
+        needs=("accelerators", "gpus"),
+    ),
+    Question(
         name="rent",
         text="Rent in USD per GPU-hour, one number or one for each? (empty: the catalogue's)",
         default=_always(""),
         checked=_rents,
-        needs="accelerators",
+        needs=("accelerators",),
     ),
     Question(
         name="site",
@@ -303,12 +327,19 @@ def job_text(answers: Answers, *, file: str, schema: str) -> str:
 
 def _offers(answers: Answers, least: str, most: str) -> list[str]:
     names = answers["accelerators"].split(", ")
-    rents = answers["rent"].split(", ")
     lines = []
     for index, name in enumerate(names):
-        rent = rents[index] if len(rents) == len(names) else rents[0]
+        rent, nodes = _of_offer(answers["rent"], index), _of_offer(answers["max-nodes"], index)
         lines.append(_line("  - accelerator", name, "capplan catalog accelerators"))
         lines.append(_line("    num_gpus", f"{{min: {least}, max: {most}}}", "how many may be taken"))
+        enough = str(-(-int(most) // catalog.default_node(name).num_accelerators))
+        lines.append(
+            _line(
+                "    max_nodes" if nodes else "    # max_nodes",
+                nodes or enough,
+                "nodes that there are; left out: spare nodes come on top",
+            )
+        )
         hint = (
             "your quote; or {low, mid, high}"
             if rent
@@ -324,6 +355,12 @@ def _offers(answers: Answers, least: str, most: str) -> list[str]:
             )
         )
     return lines
+
+
+def _of_offer(answer: str, index: int) -> str:
+    """What an answer says of one offer: its own part, or the only one."""
+    parts = answer.split(", ")
+    return parts[index] if len(parts) > 1 else parts[0]
 
 
 def _node_price(name: str) -> str:

@@ -63,7 +63,18 @@ def test_options_stand_in_the_file(tmp_path: Path) -> None:
             tmp_path,
             *("--model", "Llama-3.1-70B", "--tokens", "2T", "--sequence-length", "4096"),
             *("--batch-tokens", "8M", "--accelerators", "h100-sxm5-80gb, gaudi2", "--gpus", "128 to 512"),
-            *("--rent", "2.5, 1.1", "--site", "sweden", "--budget", "$2.5M", "--deadline-days", "40"),
+            *(
+                "--max-nodes",
+                "64, 70",
+                "--rent",
+                "2.5, 1.1",
+                "--site",
+                "sweden",
+                "--budget",
+                "$2.5M",
+                "--deadline-days",
+                "40",
+            ),
             *("--power-w", "3.5M", "--objectives", "cost, carbon"),
         )
     )
@@ -73,6 +84,7 @@ def test_options_stand_in_the_file(tmp_path: Path) -> None:
         ("h100-sxm5-80gb", 128, 512),
         ("gaudi2", 128, 512),
     ]
+    assert [offer.max_nodes for offer in job.offers] == [64, 70]
     assert [o.rent_usd_per_gpu_hour.mid for o in job.offers if o.rent_usd_per_gpu_hour] == [2.5, 1.1]
     assert job.site.region == "sweden"
     assert (job.limits.budget_usd, job.limits.deadline_days, job.limits.power_w) == (2.5e6, 40.0, 3.5e6)
@@ -90,13 +102,22 @@ def test_a_price_to_uncomment_is_that_of_the_usual_node(tmp_path: Path) -> None:
 def test_what_is_commented_out_can_be_uncommented(tmp_path: Path) -> None:
     file = init(tmp_path)
     lines = file.read_text(encoding="utf-8").splitlines()
-    fields = ("# limits", "  # budget", "  # deadline", "  # power", "  # precisions", "    # rent")
+    fields = (
+        "# limits",
+        "  # budget",
+        "  # deadline",
+        "  # power",
+        "  # precisions",
+        "    # rent",
+        "    # max",
+    )
     opened = [line.replace("# ", "", 1) if line.startswith(fields) else line for line in lines]
     file.write_text("\n".join(opened), encoding="utf-8")
     job = load_job(file)
     assert (job.limits.budget_usd, job.limits.deadline_days, job.limits.power_w) == (2e6, 45.0, 3e6)
     assert len(job.workload.precisions) == 2
     assert job.offers[0].price_source == "user"
+    assert job.offers[0].max_nodes == 128  # servers of eight for up to 1,024
 
 
 @pytest.mark.parametrize(("longest", "length"), [(4096, 4096), (131_072, 8192), ("long", 8192)])
@@ -149,6 +170,10 @@ def test_every_model_of_the_catalogue_gets_a_job_that_loads(model: str, tmp_path
         ),
         (["--accelerators", "gaudi2"], "--rent: is needed: the catalogue has no rent of gaudi2"),
         (["--rent", "1,2,3"], "must be one number, or one for each of h100-sxm5-80gb"),
+        (["--max-nodes", "1,2"], "must be one number, or one for each of h100-sxm5-80gb"),
+        (["--max-nodes", "1.5"], "must be a whole number, such as 128; empty for no limit"),
+        (["--max-nodes", "127"], "the 1,024 accelerators that may be taken; 127 nodes hold 1,016 h100"),
+        (["--max-nodes", "1000001"], "must be at most 1,000,000"),
         (["--gpus", "512-64"], "must be a range such as 64-1024"),
         (["--gpus", "0-5"], "whole numbers from 1 to 1,000,000, the smaller number first"),
         (["--deadline-days", "0"], "must be a positive number, such as 45; empty for none"),
@@ -269,7 +294,7 @@ def on_a_terminal(folder: Path, typed: str) -> tuple[int, str]:
 
 
 def test_on_a_terminal_it_asks_and_asks_again_after_a_wrong_answer(tmp_path: Path) -> None:
-    answers = ["llama3", "llama-3.1-70b", "", "lots", "4096", *[""] * 9]
+    answers = ["llama3", "llama-3.1-70b", "", "lots", "4096", *[""] * 10]
     code, questions = on_a_terminal(tmp_path, "\n".join(answers) + "\n")
     assert code == 0, questions
     job = load_job(tmp_path / "job.yaml")
