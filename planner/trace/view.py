@@ -100,7 +100,8 @@ def _summary(answer: TraceAnswer) -> Iterator[str]:
     )
     if answer.num_played < answer.num_gpus:
         played = human.counted(answer.num_played, "accelerator")
-        yield f"{played} simulated, each for {human.count(answer.num_gpus // answer.num_played)} identical ones"
+        stood_for = human.count(answer.num_gpus // answer.num_played)
+        yield f"{played} simulated, {'each ' * (answer.num_played > 1)}for {stood_for} identical ones"
     if kept := answer.kept_in_proportion:
         more = f" and {human.count(len(kept) - MOST_NAMED)} more" if len(kept) > MOST_NAMED else ""
         yield (

@@ -69,7 +69,7 @@ class TestAnswer:
         asked += ["--collectives", "ring"]
         answer = answered(capsys, *asked)
         assert (len(answer.accelerators), answer.num_played) == (10_240, 1)
-        assert "1 accelerator simulated, each for 10,240 identical ones" in told(capsys, *asked)
+        assert "1 accelerator simulated, for 10,240 identical ones" in told(capsys, *asked)
 
     def test_circuits_are_set_up_before_gradients_travel(
         self, small: str, capsys: pytest.CaptureFixture[str]
