@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from planner.job.in_short import in_short
 from planner.text import human
+from simulator.domain.calibration import Calibration
 from simulator.domain.hardware import Accelerator, Fabric, Node, Site
 from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
@@ -23,7 +24,7 @@ CHOOSING = ("limits", "objectives", "preference", "search", "what_if", "input_fa
 CHOOSING_OF_OFFER = ("num_gpus", "max_nodes")
 NAMING = ("name", "price_source")
 """Fields that change nothing."""
-WHOLE = (ModelShape, Accelerator, Node, Fabric, Estimate, GpuRange, HourlyProfile)
+WHOLE = (ModelShape, Accelerator, Node, Fabric, Estimate, GpuRange, HourlyProfile, Calibration)
 """Types that change as a whole: single fields of a model or an accelerator make no sense beside those of another."""
 PRICE_FIELDS = ("rent_usd_per_gpu_hour", "purchase_usd_per_node")
 """An offer has one of them, so that they change together."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from planner.input.problems import shown
 from planner.text.human import typed
+from simulator.domain.calibration import Calibration
 from simulator.domain.hardware import Accelerator, Fabric, Node, Site
 from simulator.domain.hourly import HourlyProfile
 from simulator.domain.model import ModelShape
@@ -47,6 +48,8 @@ def _record_in_short(value: Record) -> str:
             return value.name
         case Fabric():
             return value.kind
+        case Calibration():
+            return f"{value.source} ({value.date}, {value.source_sha256[:12]})"
         case HourlyProfile():
             return "hourly values"
         case _:

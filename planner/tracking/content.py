@@ -102,6 +102,7 @@ def asked_params(job: Job, seed: int) -> dict[str, str]:
         "objectives": ", ".join(job.objectives),
         "site": job.site.region,
         "reliability": _preset(job.reliability),
+        **({"calibration": in_short(job.calibration)} if job.calibration else {}),
         **{
             f"{name}_{field}": text
             for name in RUN_SECTIONS

@@ -24,6 +24,7 @@ from planner.text import human
 from simulator.domain.job import Job
 from simulator.errors import InputError, StudyError
 from studies.files.store import StudyStore
+from tests.planner.calibrations import calibration_with
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
 ROOT = Path(__file__).parents[3]
@@ -200,6 +201,20 @@ def test_an_offer_that_only_one_side_has_is_an_input_and_part_of_the_design() ->
     (explained,) = found.explanations
     assert any("that side does not offer h100-sxm5-80gb" in note for note in explained.notes)
     assert explained.design["time_to_train_days"] == explained.total["time_to_train_days"]
+
+
+@pytest.mark.parametrize("is_first_set", [True, False])
+def test_a_calibration_is_one_input_named_by_its_source(*, is_first_set: bool) -> None:
+    made_up = calibration_with([])
+    newer = made_up.model_copy(update={"source": "june.csv", "source_sha256": "1" * 64, "date": "2026-06-01"})
+    first = job_with().model_copy(update={"calibration": made_up if is_first_set else None})
+    (found,) = differences(first, first.model_copy(update={"calibration": newer}))
+    before = "made up (2026-05-01, 000000000000)" if is_first_set else "not set"
+    assert (found.name, found.before, found.after) == (
+        "calibration",
+        before,
+        "june.csv (2026-06-01, 111111111111)",
+    )
 
 
 def test_offers_are_matched_by_name_not_by_place() -> None:

@@ -35,6 +35,7 @@ from studies.progress import Progress
 from studies.tracking.design_table import run_name
 from studies.tracking.store_address import asked_store
 from studies.tracking.tracker import StudyTracker
+from tests.planner.calibrations import calibration_with
 from tests.planner.studies_run import EVALUATIONS, NOW, exhaustive_job, job_of, made, run, stop_after
 
 pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
@@ -145,6 +146,7 @@ def test_studies_with_other_prices_or_failures_have_other_parameters_and_other_n
         update={
             "offers": (dear, *one.offers[1:]),
             "reliability": RELIABILITY_PRESETS["harsh"],
+            "calibration": calibration_with([]),
             "checkpointing": Checkpointing(interval_s=600.0),
             "workload": one.workload.model_copy(update={"copies_shared_heads": True}),
         }
@@ -155,6 +157,7 @@ def test_studies_with_other_prices_or_failures_have_other_parameters_and_other_n
         "offer_0_rent_usd_per_gpu_hour": "4 (3 to 6)",
         "reliability": "harsh",
         "reliability_failures_per_1000_node_days": "23.7",
+        "calibration": "made up (2026-05-01, 000000000000)",
         "checkpointing_interval_s": "600",
         "workload_copies_shared_heads": "yes",
     }
