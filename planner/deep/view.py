@@ -56,12 +56,13 @@ def _notes(answer: DeepStep) -> list[str]:
     num_gpus, num_played = answer.plan.num_gpus, len(answer.roles)
     if answer.is_folded:
         played = (
-            f"{human.count(num_played)} of {human.count(num_gpus)} accelerators were played, one for each role, in "
-            f"{human.count(answer.num_tasks)} tasks; the others do the same at the same time."
+            f"{human.count(num_played)} of {human.count(num_gpus)} accelerators {'was' if num_played == 1 else 'were'} played, "
+            f"one for each role, in {human.count(answer.num_tasks)} tasks; the others do the same at the same time."
         )
     else:
         played = f"Every message of all {human.count(num_gpus)} accelerators was played: {human.count(answer.num_tasks)} tasks."
     slow, hidden = answer.slow[:MOST_SLOW], len(answer.slow) - MOST_SLOW
     more = f"; and {human.count(hidden)} more" if hidden > 0 else ""
     told = [f"Slower parts: {'; '.join(slow)}{more}."] if slow else []
-    return [*told, played, "One step, without failures and random stragglers.", *answer.warnings]
+    broken = [f"The plan violates a limit: {sentence}" for sentence in answer.warnings]
+    return [*told, played, "One step, without failures and random stragglers.", *broken]

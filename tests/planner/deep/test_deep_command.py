@@ -148,7 +148,13 @@ class TestAnswer:
 
     def test_limits_that_the_plan_breaks_are_told(self, job: str, capsys: pytest.CaptureFixture[str]) -> None:
         answer = answered(capsys, job, "--set", "limits.deadline_days=1")
-        assert any("deadline_days" in warning for warning in answer.warnings)
+        (broken,) = answer.warnings
+        assert "deadline_days" in broken
+        plan = ("--plan", "tp=8,dp=8", "--depth", "deep")
+        assert main(["simulate", job, *plan, "--set", "limits.deadline_days=1"]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        assert "1 of 64 accelerators was played" in told
+        assert "The plan violates a limit: time to train above deadline_days = 1" in told
 
     def test_the_view_has_all_of_it(self, job: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["simulate", job, "--plan", PLAN, "--depth", "deep", "--speed", "5=0.5"]) == 0
