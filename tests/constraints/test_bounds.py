@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from constraints.bounds import BoundTable, bound
+from constraints.bounds import BoundTable, bound, kept_by_bounds
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import cross_run_knobs, enumerate_layouts, num_run_knobs
 from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
@@ -194,7 +194,21 @@ def test_the_least_main_memory_is_that_of_the_least_demanding_scheme() -> None:
     least = np.full(len(layouts), np.inf)
     np.minimum.at(least, layout, excess)
     assert least.min() > 0
-    np.testing.assert_allclose(bound(job, layouts).host_memory_fraction, 1.0 + least, rtol=1e-12)
+    found = bound(job, layouts)
+    np.testing.assert_allclose(found.host_memory_fraction, 1.0 + least, rtol=1e-12)
+    assert not kept_by_bounds(job, found)["host_memory"].any()
+
+
+def test_an_offer_has_the_same_bounds_beside_others() -> None:
+    # Half the memory and another price: what belongs to the other offer would show.
+    small = {**A100_RENTED, "accelerator": "a100-sxm4-40gb"}
+    both, first, second = (
+        bound(job, enumerate_layouts(job))
+        for job in (job_with(H100_RENTED, small), job_with(H100_RENTED), job_with(small))
+    )
+    together = BoundTable.concatenate([first, second])
+    for name, values in both.columns().items():
+        np.testing.assert_allclose(values, getattr(together, name), rtol=1e-12, err_msg=name)
 
 
 def test_spares_that_every_design_has_take_energy_in_the_bound_too() -> None:
@@ -330,6 +344,41 @@ def test_bounds_of_a_run_that_only_computes_leave_out_nothing_but_the_optimizer(
     np.testing.assert_allclose(least.energy_j, energy_j, rtol=1e-8)
     # Eight accelerators at 2.5 USD an hour.
     np.testing.assert_allclose(least.budget_usd, 8 * 2.5 * wall_s / HOUR, rtol=1e-8)
+
+
+def test_the_least_time_of_a_run_that_only_computes_includes_its_stragglers() -> None:
+    search = {"tensor_parallel": [8], "pipeline_parallel": [1], "zero_stages": [1]}
+    never = {"preset": "typical", "failures_per_1000_node_days": 1e-12}
+    job = job_with({**H100_RENTED, "num_gpus": 8}, search=search, reliability=never)
+    layouts = enumerate_layouts(job)
+    outcomes = simulate(job, layouts.saving_by(CheckpointScheme.NONE))
+    run = outcomes.run
+    slowdown = 1.0 + run.straggler_s / run.productive_s
+    assert (slowdown > 1.01).all()
+    optimizer_s = job.workload.num_steps * outcomes.steps.optimizer_s * slowdown
+    np.testing.assert_allclose(
+        bound(job, layouts).deadline_days * DAY, run.wall_time_s - optimizer_s, rtol=1e-8
+    )
+
+
+def test_a_run_that_stands_still_may_be_cheaper_at_a_falling_tariff_than_its_hours_of_work() -> None:
+    # Power costs in the first hour alone. Long restarts spread the energy over more hours, so that less of it falls there.
+    job = job_with(
+        {**H100_BOUGHT, "num_gpus": 16, "purchase_usd_per_node": 1.0},
+        site={
+            "region": "here",
+            "power_usage_effectiveness": 1.2,
+            "grid_profile": HourlyProfile(per_hour=(0.3,) * 24),
+            "electricity_profile": HourlyProfile(per_hour=(10.0,) + (0.0,) * 2399),
+        },
+        workload={"tokens": 2e9},
+        search={"checkpoint_schemes": ["sync"], "tensor_parallel": [2], "zero_stages": [1]},
+        reliability={"preset": "harsh", "failures_per_1000_node_days": 2e3, "restart": {"diagnose_s": 1e5}},
+    )
+    layouts = enumerate_layouts(job)
+    found = evaluate(job, layouts.saving_by(CheckpointScheme.SYNC))
+    assert (found.outcomes.run.restart_s > found.outcomes.run.productive_s).all()
+    assert (bound(job, layouts).budget_usd <= found.scores.cost_usd).all()
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from constraints.evaluation import evaluate
 from constraints.interval_bounds import (
@@ -21,10 +22,13 @@ from objectives.scores import score
 from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import phase_power
 from simulator.run.energy import EnergyTable
 from simulator.run.wall_time import PARTS
 from simulator.simulate import simulate
 from simulator.table import Floats
+from simulator.units import JOULES_PER_KWH
 from tests.support import H100_BOUGHT, H100_RENTED, job_with
 
 SEARCH = {"checkpoint_schemes": list(CheckpointScheme), "zero_stages": [0, 1], "power_caps": [1.0, 0.6]}
@@ -127,6 +131,78 @@ def test_a_late_run_may_spend_its_time_at_the_least_power() -> None:
     assert (least > 0.2 * best).all()
 
 
+def test_what_an_unwise_interval_loses_is_not_part_of_it() -> None:
+    # With a failure in every interval on average, e - 1 times the work is done, of which all but one is lost.
+    often = {"preset": "harsh", "failures_per_1000_node_days": 2000}
+    job = job_with(search={**SEARCH, "checkpoint_schemes": ["sync"]}, reliability=often)
+    designs = drawn_designs(job, seed=5).take(slice(0, 20))
+    mtbf_s = evaluate(job, designs).outcomes.run.mtbf_s
+    unwise = evaluate(job, replace(designs, checkpoint_interval_s=mtbf_s))
+    run = unwise.outcomes.run
+    is_wasteful = run.makes_progress & (run.lost_work_s > 0.5 * run.productive_s)
+    assert is_wasteful.any()
+    best = reached_by_intervals(job, designs)
+    for limit, values in least_by_intervals(job, unwise).items():
+        assert (values <= best[limit] * (1.0 + 1e-9))[is_wasteful].all(), limit
+
+
+def test_a_run_that_neither_saves_nor_fails_is_its_own_bound() -> None:
+    job = job_with(
+        search={**SEARCH, "checkpoint_schemes": ["none"]},
+        reliability={"preset": "typical", "failures_per_1000_node_days": 1e-12},
+        carbon_scope={"network": True, "storage": True, "building": True},
+        storage={"capacity_bytes": 1e15},
+        workload={"tokens": 2e8, "evaluation_every_steps": 20, "evaluation_sequences": 128},
+    )
+    designs = drawn_designs(job, seed=5)
+    designs = replace(designs, num_spare_nodes=np.arange(len(designs)) % 3)
+    reached = quantities(job, designs)
+    found = evaluate(job, designs)
+    assert (found.outcomes.run.initialization_s > 0.01 * found.outcomes.run.wall_time_s).any()
+    for limit, values in least_by_intervals(job, found).items():
+        np.testing.assert_allclose(values, reached[limit], rtol=1e-9, err_msg=limit)
+
+
+def test_failures_of_an_undisturbed_run_destroy_accelerators_too() -> None:
+    kept, replaced = (
+        job_with(search=SEARCH, reliability="harsh", carbon_scope={"replacements": counted})
+        for counted in (False, True)
+    )
+    designs = drawn_designs(kept, seed=5)
+    found = [evaluate(job, designs) for job in (kept, replaced)]
+    least, reached = (
+        np.subtract(*values)
+        for values in (
+            [
+                least_by_intervals(job, each)["carbon_kgco2e"]
+                for job, each in ((replaced, found[1]), (kept, found[0]))
+            ],
+            [each.scores.carbon_kgco2e for each in found[::-1]],
+        )
+    )
+    run = found[0].outcomes.run
+    ends = run.makes_progress
+    share = undisturbed(kept, run).num_failures[ends] / run.num_failures[ends]
+    assert (reached[ends] > 0.0).all()
+    np.testing.assert_allclose(least[ends], share * reached[ends], rtol=1e-6)
+
+
+def test_a_late_run_has_idle_spares_all_the_time() -> None:
+    job = ENERGY_ALONE.model_copy(
+        update={
+            "reliability": ENERGY_ALONE.reliability.model_copy(update={"failures_per_1000_node_days": 1e-12})
+        }
+    )
+    designs = drawn_designs(job, seed=5)
+    without, with_spares = (
+        evaluate(job, replace(designs, num_spare_nodes=np.full(len(designs), number))) for number in (0, 3)
+    )
+    least = [least_by_intervals(job, found)["budget_usd"] for found in (without, with_spares)]
+    power = phase_power(job, with_spares.plans, OfferTable.from_job(job).take(designs.offer))
+    kwh = power.spares_w * with_spares.outcomes.run.wall_time_s / JOULES_PER_KWH
+    assert (least[1] - least[0] > 0.99 * 10.0 * kwh).all()  # at 10 USD
+
+
 @pytest.mark.short(2)
 @pytest.mark.parametrize("name", JOBS)
 def test_where_it_says_so_no_number_of_spares_beats_it_either(name: str) -> None:
@@ -171,6 +247,21 @@ def test_the_parts_of_an_undisturbed_run_sum_to_its_time() -> None:
     )
 
 
+def test_delays_of_an_undisturbed_run_are_spread_as_single_restarts_are() -> None:
+    job = JOBS["expected"]
+    run = evaluate(job, drawn_designs(job, seed=5).take(slice(0, 20))).outcomes.run
+    least = undisturbed(job, run)
+    restart = stats.lognorm(job.reliability.restart.log_deviation)
+    mean, variance, skew = (float(value) for value in restart.stats("mvs"))
+    failed = least.num_failures > 0.0
+    assert failed.any()
+    mean_s = least.near_mean_s[failed]
+    deviation_s = mean_s * variance**0.5 / mean
+    np.testing.assert_allclose(mean_s * least.num_calm[failed], least.restart_s[failed], rtol=1e-12)
+    np.testing.assert_allclose(least.near_variance_s2[failed], deviation_s**2, rtol=1e-9)
+    np.testing.assert_allclose(least.near_third_s3[failed], skew * deviation_s**3, rtol=1e-9)
+
+
 def test_every_part_of_the_energy_is_that_of_steps_or_depends_on_the_interval() -> None:
     others = {"checkpoint_j", "lost_work_j", "restart_j", "spare_j"}
     assert {*ENERGY_OF_WORK, *others} == set(EnergyTable.names())
@@ -185,3 +276,13 @@ def test_a_run_that_never_ends_has_no_interruptions_in_its_bound() -> None:
     never = ~run.makes_progress
     assert never.any()
     assert (undisturbed(job, run).num_failures[never] == 0.0).all()
+
+
+def test_spares_may_end_what_never_ends_without_them_or_in_restarts_that_fail() -> None:
+    search = {**SEARCH, "checkpoint_schemes": ["none"]}
+    for often in ({"failures_per_1000_node_days": 10_000}, {"fails_during_restart": True}):
+        job = job_with(search=search, reliability={"preset": "harsh", **often}, workload={"tokens": 5e11})
+        found = evaluate(job, drawn_designs(job, seed=6).take(slice(0, 20)))
+        ends = found.outcomes.run.makes_progress
+        assert ends.any() == ("fails_during_restart" in often)
+        assert not holds_with_any_spares(job, found).any()
