@@ -1,0 +1,79 @@
+"""Are the weights and gradients of the working layer those of the layer, whatever is frozen, split or prefetched?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simulator.domain.lora import Lora
+from simulator.domain.plan import Plan
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.layout.stage_content import StageContent
+from simulator.memory.weights_at_work import weights_at_work
+from tests.simulator.builders import changed, gpt, plan_of, table_of, training
+
+SMALL = training(gpt(vocabulary_size=8), global_batch_size=8)
+LAYER = 2048 * (4 * 2048 + 2 * 4 * 2048 + 2)
+"""Weights of a layer of it: four h x h, two h x 4h, two norms."""
+OUTPUT = 8 * 2048
+
+
+def at_work(workload: Workload, plan: Plan) -> float:
+    """Bytes on a rank of the last stage."""
+    plans = table_of(plan)
+    chunks = split_layers(workload.model, plans)
+    stage = StageContent.of(workload, plans, chunks, plans.pipeline_parallel - 1)
+    return float(np.squeeze(weights_at_work(workload, plans, stage)))
+
+
+@pytest.mark.parametrize(
+    ("gathers_ahead", "layers"), [("none", 1), ("forward", 1), ("backward", 2), ("both", 2)]
+)
+def test_a_layer_that_is_gathered_ahead_in_the_backward_pass_is_there_beside_that_at_work(
+    gathers_ahead: str, layers: int
+) -> None:
+    sharded = changed(SMALL, weight_prefetch=gathers_ahead)
+    split = at_work(sharded, plan_of(data=8, zero=3))
+    # 16-bit weights of the layers and of the output layer, their gradients, and those of the layer as they are reduced.
+    gradients = 2 * (LAYER + OUTPUT) + sharded.wire_bytes * LAYER
+    assert split == pytest.approx(2 * (layers * LAYER + OUTPUT) + gradients)
+
+
+@pytest.mark.parametrize("zero", [0, 3])
+def test_frozen_weights_have_no_gradients(zero: int) -> None:
+    adapted = changed(SMALL, lora=Lora(rank=16), weight_prefetch="none")
+    gathered = 2 * (LAYER + OUTPUT) if zero == 3 else 0
+    assert at_work(adapted, plan_of(data=8, zero=zero)) == pytest.approx(gathered)
+
+
+def test_a_lone_rank_copies_masters_of_its_weights_and_no_frozen_weights() -> None:
+    alone, trained = plan_of(zero=3), changed(SMALL, gradient_bytes=4, weight_prefetch="none")
+    assert at_work(changed(trained, lora=Lora(rank=16)), alone) == 0.0
+    # Masters of 32 bits are cast; nothing is reduced.
+    assert at_work(trained, alone) == pytest.approx(2 * (LAYER + OUTPUT) + 2 * (LAYER + OUTPUT))
+
+
+def test_ranks_that_share_an_expert_have_a_part_of_the_gradient_of_one() -> None:
+    workload = training("mixtral-8x7b", global_batch_size=8)
+    whole, half = (
+        at_work(changed(workload, expert_tensor_parallel=parts), plan_of(tensor=2, data=8))
+        for parts in (1, 2)
+    )
+    assert whole - half == pytest.approx(2 * 3 * 4096 * 14_336 / 2)
+
+
+def test_the_projection_of_a_module_may_be_the_largest_product() -> None:
+    # Blocks as wide as the hidden size, and narrower heads: only the join of two hidden states is wider.
+    narrow: dict[str, Any] = {"num_heads": 2, "num_kv_heads": 1, "ffn_hidden_size": 2048}
+    model = gpt(vocabulary_size=8).model_copy(update=narrow)
+    products = [
+        at_work(
+            changed(training(each, global_batch_size=8), most_gathered_weights=0.0), plan_of(data=8, zero=3)
+        )
+        for each in (model, model.model_copy(update={"num_mtp_layers": 1}))
+    ]
+    # Weights and gradient of the product.
+    assert products == pytest.approx([2 * 2 * 2048 * 2048, 2 * 2 * 2048 * 2 * 2048])
