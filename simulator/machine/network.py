@@ -20,6 +20,7 @@ all-reduce takes whichever is faster, gathers have only the ring.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypedDict
 
 import numpy as np
@@ -111,7 +112,7 @@ def all_to_all_s(
     is_unmeasured = (members >= group_size) & (members > MEASURED_GROUP)
     if np.any(is_unmeasured):
         leaving = np.where(is_unmeasured, MEASURED_GROUP, members)
-        over_cards_s = _exchange_s(num_bytes, group_size, leaving, links) / links.scale_up_fraction
+        over_cards_s = _exchange_s(num_bytes, group_size, leaving, _alone(links)) / links.scale_up_fraction
         time_s = np.minimum(time_s, over_cards_s)
     return _started_s(time_s, group_size, links)
 
@@ -218,10 +219,19 @@ def _faster_way_s(
     Inside a domain, a group is no slower than one that leaves the domain after half of its members, over network cards that it
     has anyway; or after every eight if there are more than 16, for which no ring was measured.
     """
-    far_s = far_way_s(volume, group_size, _leaving_members(members, group_size), links)
+    leaving, alone = _leaving_members(members, group_size), _alone(links)
+    far_s = far_way_s(volume, group_size, leaving, links)
+    alone_s = far_s if alone is links else far_way_s(volume, group_size, leaving, alone)
     is_near = np.asarray(members) >= group_size
-    over_cards_s = far_s / links.scale_up_fraction
+    over_cards_s = alone_s / links.scale_up_fraction
     return _started_s(np.where(is_near, np.minimum(near_s, over_cards_s), far_s), group_size, links)
+
+
+def _alone(links: LinkConstants) -> LinkConstants:
+    """Returns the links as they are without other traffic on those inside domains."""
+    if np.all(links.scale_up_fraction == 1.0):
+        return links
+    return replace(links, intra_bytes_per_s=links.intra_bytes_per_s / links.scale_up_fraction)
 
 
 def _leaving_members(members: Numbers, group_size: Numbers) -> Floats:

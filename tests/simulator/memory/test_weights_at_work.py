@@ -42,6 +42,12 @@ def test_a_layer_that_is_gathered_ahead_in_the_backward_pass_is_there_beside_tha
     assert split == pytest.approx(2 * (layers * LAYER + OUTPUT) + gradients)
 
 
+def test_a_stage_with_a_single_layer_gathers_no_other_ahead() -> None:
+    one_each = plan_of(pipeline=24, data=8, zero=3)
+    ahead, alone = (at_work(changed(SMALL, weight_prefetch=way), one_each) for way in ("both", "none"))
+    assert ahead == alone
+
+
 @pytest.mark.parametrize("zero", [0, 3])
 def test_frozen_weights_have_no_gradients(zero: int) -> None:
     adapted = changed(SMALL, lora=Lora(rank=16), weight_prefetch="none")
