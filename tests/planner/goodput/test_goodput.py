@@ -140,6 +140,58 @@ def test_auto_takes_the_interval_of_the_largest_goodput(
         assert other.optimal_interval_s == found.optimal_interval_s
 
 
+@pytest.mark.parametrize(
+    "saves",
+    [
+        {"stall_s": 1.0, "tax_fraction": 0.5, "commit_s": 120.0},
+        {"stall_s": 1.0, "tax_fraction": 0.2, "commit_s": 900.0, "slots": 3},
+        {"stall_s": 20.0, "commit_s": 60.0, "restart_s": 900.0},
+    ],
+)
+def test_no_interval_beats_the_best_whatever_saves_cost(saves: dict[str, object]) -> None:
+    one = {"mtbf_s": 5000.0, "num_replications": 1, **saves}
+    best = run(**one)
+    for factor in (0.9, 0.95, 1.05, 1.1):
+        interval_s = factor * best.optimal_interval_s
+        if interval_s >= float(str(saves["commit_s"])) / int(
+            str(saves.get("slots", 1))
+        ):  # none waits for a slot
+            assert run(**one, interval_s=interval_s).expected_goodput < best.optimal_goodput
+
+
+def test_saves_that_cost_nothing_are_made_every_second_or_as_often_as_slots_become_free() -> None:
+    assert run(mtbf_s=5000.0, num_replications=1).optimal_interval_s == pytest.approx(1.0)
+    for slots in (1, 4):
+        found = run(mtbf_s=5000.0, commit_s=120.0, slots=slots, num_replications=1)
+        assert found.optimal_interval_s == pytest.approx(120.0 / slots, rel=1e-3)
+
+
+def test_work_is_enough_for_a_thousand_failures_within_bounds_of_its_saves() -> None:
+    # Failures come once in 1,000 s of up-time, of which saves and lost work take a half; nothing fails in the long restarts.
+    found = run(mtbf_s=1000.0, interval_s=600.0, stall_s=200.0, restart_s=5000.0, num_replications=40)
+    # The mean of 40,000 failures is known to half a per cent.
+    assert found.num_failures == pytest.approx(1000.0, rel=0.02)
+    for mtbf_s, interval_s, intervals in ((1e9, 50.0, 30_000), (2.0, 20.0, 100)):
+        inputs = run(mtbf_s=mtbf_s, interval_s=interval_s, num_replications=1).inputs
+        assert inputs.work_s == intervals * interval_s
+
+
+def test_two_replications_have_a_mean_between_them_and_half_their_difference_as_its_error() -> None:
+    found = run(mtbf_s=10980, interval_s=371, stall_s=0.8, num_replications=2, work_s=1e5)
+    low, high = found.percentiles.p5, found.percentiles.p95
+    assert low < high
+    assert found.goodput == pytest.approx((low + high) / 2, rel=1e-12)
+    assert found.goodput_standard_error == pytest.approx((high - low) / 2, rel=1e-9)
+
+
+def test_percentiles_of_long_runs_are_those_of_a_normal_distribution() -> None:
+    found = run(mtbf_s=1000, interval_s=100, stall_s=1, restart_s=100, num_replications=1000)
+    assert found.goodput_standard_error is not None
+    deviation = found.goodput_standard_error * 1000**0.5
+    # Tails of 1,000 are known to 2.1 / 1.645 / sqrt(1000) each, 4 %.
+    assert found.percentiles.p95 - found.percentiles.p5 == pytest.approx(2 * 1.645 * deviation, rel=0.08)
+
+
 def test_the_ledger_sums_to_the_wall_time_and_the_inputs_come_back(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -102,6 +102,13 @@ def test_many_in_a_domain_leave_it_after_eight_where_cards_are_faster(collective
     assert collective(num_bytes=1e9, **eight) == pytest.approx(collective(num_bytes=1e9, **four), rel=1e-12)
 
 
+def test_a_scale_up_link_slower_than_a_card_makes_no_ring_slower_than_that_card() -> None:
+    links = with_links(intra_bytes_per_s=1e9)
+    group: Group = {"group_size": 64.0, "members_per_domain": 4.0, "links": links}
+    card = 50e9 * links.inter_fraction
+    assert all_gather_s(num_bytes=HUGE, **group) == pytest.approx(63 / 64 * HUGE / card, rel=1e-3)
+
+
 @pytest.mark.parametrize(("domains", "members"), [(2.0, 1.0), (4.0, 8.0), (128.0, 2.0)])
 def test_steps_through_the_fabric_are_those_of_a_ring_over_domains_or_of_a_tree(
     domains: float, members: float

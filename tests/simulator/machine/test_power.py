@@ -109,6 +109,15 @@ class TestMeteredPower:
             2 * computing_w + idle_w, rel=0.002
         )
 
+    def test_an_idle_node_draws_what_a_spare_draws_in_every_hour_with_the_mean_overhead(self) -> None:
+        idle, spare = (
+            power_of(without_cooling(job_of(), **NODES_ONLY), plan_of(data=8, spares=spares))
+            for spares in (0, 1)
+        )
+        assert idle.idle_w == pytest.approx(spare.spares_w)
+        assert idle.idle_w == pytest.approx((8 * 70 + 0.78 * 1200) / 0.95 + 550, rel=0.002)
+        assert idle.idle_w < 0.95 * idle.stalled_w
+
 
 class TestPowerCap:
     def test_no_cap_costs_no_time(self) -> None:

@@ -152,6 +152,95 @@ def test_every_bucket_of_the_ledger_has_a_power() -> None:
     assert set(BUCKETS) == {name for name in RunTable.names() if name.endswith("_s")} - no_buckets
 
 
+@pytest.mark.parametrize(
+    ("phase", "buckets"),
+    [
+        ("waiting_w", ["straggler_s", "reduced_capacity_s"]),
+        ("evaluation_w", ["evaluation_s"]),
+        ("communication_w", ["checkpoint_tax_s"]),
+        (
+            "stalled_w",
+            [
+                *["checkpoint_stall_s", "backpressure_wait_s", "restart_s", "replacement_wait_s"],
+                *["checkpoint_restore_s", "initialization_s"],
+            ],
+        ),
+    ],
+)
+def test_an_hour_more_of_a_bucket_is_an_hour_at_the_power_of_its_phase(
+    phase: str, buckets: list[str]
+) -> None:
+    # docs/model.md, "Phases": while training waits for storage or nodes it stands still; a missing replica and stragglers
+    # keep the others spinning; the tax of saves is that of communication.
+    power = getattr(phase_power(JOB, PLANS, offers_of(JOB, PLANS)), phase)
+    # The saves of the longer work move bytes, too, which is not a phase.
+    checkpoints = replace(OUTCOMES.checkpoints, save_energy_j=np.zeros(len(PLANS)))
+    totals = [
+        run_energy(JOB, PLANS, offers_of(JOB, PLANS), OUTCOMES.steps, run, checkpoints).total_j
+        for run in (
+            OUTCOMES.run,
+            *(replace(OUTCOMES.run, **{name: getattr(OUTCOMES.run, name) + 3600.0}) for name in buckets),
+        )
+    ]
+    for name, total_j in zip(buckets, totals[1:], strict=True):
+        np.testing.assert_allclose(total_j - totals[0], 3600.0 * power, rtol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("phase", "parts"),
+    [
+        ("waiting_w", ["pipeline_bubble_s"]),
+        ("optimizer_w", ["optimizer_s"]),
+        ("communication_w", ["pipeline_send_s", "gradient_sync_s"]),
+    ],
+)
+def test_a_second_more_of_a_step_is_a_second_at_its_power_in_every_step(phase: str, parts: list[str]) -> None:
+    power = getattr(phase_power(JOB, PLANS, offers_of(JOB, PLANS)), phase)
+    run = replace(OUTCOMES.run, lost_work_s=np.zeros(len(PLANS)))  # draws what longer steps draw
+    for name in parts:
+        longer = replace(OUTCOMES.steps, **{name: getattr(OUTCOMES.steps, name) + 1.0})
+        before_j, after_j = (
+            run_energy(JOB, PLANS, offers_of(JOB, PLANS), steps, run, OUTCOMES.checkpoints).total_j
+            for steps in (OUTCOMES.steps, longer)
+        )
+        np.testing.assert_allclose(after_j - before_j, 50_000 * power, rtol=1e-6, err_msg=name)
+
+
+def test_exposed_traffic_inside_layers_draws_the_same_whatever_it_carries() -> None:
+    names = ("tensor_comm_s", "expert_comm_s", "shard_comm_s", "host_copy_s")
+    none = dict.fromkeys(names, np.zeros(len(PLANS)))
+    silent = replace(OUTCOMES.steps, **none)
+    without_j, *each_j = (
+        run_energy(JOB, PLANS, offers_of(JOB, PLANS), steps, OUTCOMES.run, OUTCOMES.checkpoints).total_j
+        for steps in (silent, *(replace(silent, **{name: np.full(len(PLANS), 0.1)}) for name in names))
+    )
+    for name, energy_j in zip(names, each_j, strict=True):
+        assert (energy_j > 1.001 * without_j).all(), name
+        np.testing.assert_allclose(energy_j, each_j[0], rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("bucket", ["productive_s", "straggler_s", "evaluation_s", "lost_work_s"])
+def test_an_interval_more_of_work_is_a_save_more(bucket: str) -> None:
+    checkpoints, run = OUTCOMES.checkpoints, OUTCOMES.run
+    saves = np.isfinite(run.checkpoint_interval_s)
+    interval_s = np.where(saves, run.checkpoint_interval_s, 0.0)
+    longer = replace(run, **{bucket: getattr(run, bucket) + interval_s})
+    # What a save of a gigajoule more adds to the run, and to the longer one.
+    dearer = replace(checkpoints, save_energy_j=checkpoints.save_energy_j + 1e9)
+    added_j = [
+        np.subtract(
+            *(
+                run_energy(JOB, PLANS, offers_of(JOB, PLANS), OUTCOMES.steps, each, saved).checkpoint_j
+                for saved in (dearer, checkpoints)
+            )
+        )
+        for each in (run, longer)
+    ]
+    assert saves.any()
+    pue = JOB.site.power_usage_effectiveness  # all of its overhead varies with the load
+    np.testing.assert_allclose((added_j[1] - added_j[0])[saves], 1e9 * pue, rtol=1e-4)
+
+
 def test_evaluations_take_a_third_of_a_step_for_each_batch_and_draw_their_own_power() -> None:
     evaluated = {
         "evaluation_every_steps": 100.0,
