@@ -98,6 +98,41 @@ class TestCases:
             job = job_with(H100_RENTED, site=HOURLY, what_if=asked, limits=kept)
             assert list(case_of(job, "pause").limits_broken) == broken
 
+    def test_a_pause_may_keep_a_carbon_limit_that_the_design_breaks(self) -> None:
+        asked = {"pauses": [{"by": "carbon", "hours_fraction": 0.5}]}
+        free = case_of(job_with(H100_RENTED, site=HOURLY, what_if=asked), "pause")
+        assert free.carbon_kgco2e is not None
+        assert free.carbon_change_kgco2e is not None
+        assert free.carbon_change_kgco2e < 0.0
+        for saved, broken in ((0.5, []), (1.5, ["carbon_kgco2e"])):  # of what the pauses save
+            unpaused_kg = free.carbon_kgco2e - free.carbon_change_kgco2e
+            limits = {"carbon_kgco2e": unpaused_kg + saved * free.carbon_change_kgco2e}
+            job = job_with(H100_RENTED, site=HOURLY, what_if=asked, limits=limits)
+            assert chosen_of(job).excess.carbon_kgco2e > 0.0
+            assert list(case_of(job, "pause").limits_broken) == broken
+
+    def test_a_later_start_of_a_bought_design_pays_the_tariff_of_its_hours(self) -> None:
+        # A dear day, then cheap ones for longer than the run takes: its mean falls to the cheap price.
+        dear, cheap = 0.5, 0.1
+        days = math.ceil(float(chosen_of(job_with(H100_BOUGHT)).scores.time_to_train_s[0]) / 86_400) + 1
+        profile = [dear] * 24 + [cheap] * 24 * days
+        for offer in (
+            {**H100_BOUGHT},
+            {**H100_BOUGHT, "site": {"region": "us-iowa", "electricity_profile": profile}},
+        ):
+            site = (
+                {"region": "us-iowa"}
+                if "site" in offer
+                else {"region": "us-iowa", "electricity_profile": profile}
+            )
+            job = job_with(offer, site=site, what_if={"start_within_hours": 24})
+            free, case = chosen_of(job).scores, case_of(job, "start 1.00 days later for price")
+            hours = float(free.time_to_train_s[0]) / 3600
+            mean = (24 * dear + (hours - 24) * cheap) / hours
+            saved = (mean - cheap) * float(free.energy_j[0]) / 3.6e6
+            assert case.cost_change_usd == pytest.approx(-saved, rel=1e-6)
+            assert case.note == f"{100 * (cheap / mean - 1):.1f} % in its mean"
+
     def test_a_cap_and_another_site_meet_the_limits_too(self) -> None:
         free = chosen_of(job_with(H100_RENTED, site="norway")).scores
         asked = {"power_caps": [0.5], "sites": ["poland"]}
@@ -222,6 +257,44 @@ class TestCases:
         assert f"pays back its embodied carbon after {made / saved:#.3g} calendar months" in case.note
         assert case.note.endswith("its resale value is not counted, because its age is unknown")
 
+    def test_a_refresh_pays_its_price_by_what_running_it_costs_less(self) -> None:
+        # Without interest, installation, network and building the price of two nodes is all that has to be paid back.
+        free_of = {"kind": "infiniband-ndr", "port_usd": 0}
+        new = {**H100_BOUGHT, "purchase_usd_per_node": 1e4, "fabric": free_of}
+        old = {**A100_RENTED, "rent_usd_per_gpu_hour": None, "purchase_usd_per_node": 2e5, "fabric": free_of}
+        ownership = {
+            "capital_cost_fraction_per_year": 0.0,
+            "installation_fraction": 0.0,
+            "facility_usd_per_w": 0.0,
+            "depreciation": "straight_line",
+            "residual_fraction": 0.0,
+        }
+        job = job_with(new, old, what_if={"refresh_from": "a100-sxm4-80gb"}, ownership=ownership)
+        one, other = (
+            evaluate(job.model_copy(update={"offers": (offer,)}), plans_with(plan)).scores
+            for offer, plan in zip(
+                job.offers, ({"num_gpus": 16, "zero_stage": 3}, {"num_gpus": 32}), strict=True
+            )
+        )
+        running = [
+            float(each.maintenance_usd[0] + each.staff_usd[0] + each.electricity_usd[0] + each.demand_usd[0])
+            for each in (other, one)
+        ]
+        months = float(one.time_to_train_s[0]) / 0.85 / (8766 * 3600 / 12)
+        paid_back = 2e4 / ((running[0] - running[1]) / months)
+        assert 0.1 < paid_back < 60
+        note = case_of(job, "going on").note
+        assert f"and its price after {human.digits(paid_back)} calendar months" in note
+
+    def test_a_refresh_that_saves_no_emissions_never_pays_back_its_making(self) -> None:
+        job = job_with(
+            H100_RENTED,
+            {**A100_RENTED, "site": "norway"},
+            site="poland",
+            what_if={"refresh_from": "a100-sxm4-80gb"},
+        )
+        assert "pays back its embodied carbon never" in case_of(job, "going on").note
+
     def test_going_on_with_an_old_fleet_takes_nothing_that_is_bought_or_made_already(self) -> None:
         fields = {"storage": {"capacity_bytes": 1e15}, "carbon_scope": {"storage": True}}
         old_fleet = {**A100_RENTED, "other_purchase_usd_per_node": 150e3}
@@ -276,7 +349,7 @@ class TestCases:
         assert none.note == "no design meets all limits then"
 
     def test_a_rented_design_is_bought_at_the_price_that_is_asked_for(self) -> None:
-        rented = {**H100_RENTED, "commitment_days": 365}
+        rented = {**H100_RENTED, "commitment_days": 365, "interruptions_per_1000_node_days": 20.0}
         job = job_with(rented, what_if={"purchases_usd_per_node": [300e3]})
         case = case_of(job, "$300,000 a node of h100-sxm5-80gb")
         bought = chosen_of(job_with(H100_BOUGHT)).scores
