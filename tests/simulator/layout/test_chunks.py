@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from simulator import catalog
 from simulator.domain.blocks import MixtureOfExperts
 from simulator.domain.model import ModelShape
+from simulator.domain.plan import Schedule
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import can_cut, can_split_evenly, can_split_layers, chunk_weights, split_layers
 from simulator.memory.peak import peak_memory
@@ -157,6 +158,37 @@ def test_chunks_go_round_the_stages() -> None:
     # Layers 0 1 1 1 1 1 1 0 on stages 0 1 2 3 0 1 2 3.
     on_stage = [chunks.on_stage(chunks.num_layers, np.array([stage]))[0] for stage in range(4)]
     assert on_stage == [1, 2, 2, 1]
+
+
+@pytest.mark.parametrize("schedule", [Schedule.ZB_V, Schedule.DUAL_PIPE_V])
+def test_chunks_of_a_v_go_there_and_back_and_both_ends_stand_on_the_first_stage(schedule: Schedule) -> None:
+    # ZB-V (arXiv 2405.10980, figure 2): the last stage has two neighbouring chunks, the first one input and output.
+    model = gpt(num_layers=8, has_tied_embeddings=True)
+    there_and_back = plan_of(pipeline=4, virtual=2, schedule=schedule)
+    plans = table_of(there_and_back, plan_of(pipeline=2, virtual=4), plan_of(pipeline=4))
+    chunks = split_layers(model, plans)
+    assert chunks.stages[0].tolist() == [0, 1, 2, 3, 3, 2, 1, 0]
+    assert chunks.stages[1].tolist() == [0, 1, 0, 1, 0, 1, 0, 1]
+    # One copy of a tied embedding does for both ends of a V.
+    in_v, round_and_round, plain = chunk_weights(model, plans, chunks).shared.sum(axis=1)
+    assert in_v == model.num_parameters
+    assert round_and_round == plain == model.num_parameters + 51_200 * 2048
+
+
+def test_the_last_stage_looks_up_tokens_of_multi_token_prediction_in_a_copy() -> None:
+    model = gpt(num_layers=8).model_copy(update={"num_mtp_layers": 1})
+    alone, split = (
+        chunk_weights(model, plans, split_layers(model, plans)).shared.sum()
+        for plans in (table_of(plan_of()), table_of(plan_of(pipeline=4)))
+    )
+    assert alone == model.num_parameters
+    assert split - alone == 51_200 * 2048
+
+
+def test_an_end_that_is_no_more_than_a_share_has_a_layer_beside_it() -> None:
+    # Input one, three layers, a module and the logits of both three: seven on two stages, of which four go to the last.
+    model = gpt(num_layers=3).model_copy(update={"num_mtp_layers": 1})
+    assert split_layers(model, table_of(plan_of(pipeline=2)), "balanced").num_layers.tolist() == [[2, 1]]
 
 
 def test_several_stages_of_each_design_are_summed_up_at_once() -> None:

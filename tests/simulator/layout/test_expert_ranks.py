@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from simulator.domain.plan import Plan
-from simulator.layout.chunks import chunk_weights, split_layers
-from simulator.layout.expert_ranks import routed_shard_group, shares_nothing
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import chunk_weights, split_layers, weights_on_stage
+from simulator.layout.expert_ranks import (
+    expert_ranks,
+    expert_replicas,
+    is_without_replicas,
+    routed_shard_group,
+    shares_nothing,
+)
 from tests.simulator.builders import plan_of, table_of, training
 
 MIXTRAL = training("mixtral-8x7b")
@@ -46,3 +54,34 @@ def test_every_tensor_parallel_rank_has_whole_routers() -> None:
         for plan in (plan_of(), plan_of(tensor=2))
     )
     assert 2.0 * two - one == 32 * 8 * 4096
+
+
+def test_parts_of_experts_and_sequences_split_and_repeat_a_set() -> None:
+    # 64 ranks: 4 with different experts times 2 with parts of each hold a set, which is there eight times.
+    halves = MIXTRAL.model_copy(update={"expert_tensor_parallel": 2})
+    plans = table_of(plan_of(tensor=4, context=2, data=8, expert=4))
+    assert expert_ranks(halves, plans) == 8
+    assert expert_replicas(halves, plans) == 8
+    chunks = split_layers(halves.model, plans)
+    weights = chunk_weights(halves.model, plans, chunks)
+    each = 32 * 8 * 3 * 4096 * 14_336 / 8
+    assert weights.routed_on_rank(halves, plans).sum() == each
+    on_stage = weights_on_stage(halves, plans, chunks, weights, np.zeros(1, dtype=np.int64))
+    assert on_stage[1] == each
+
+
+@pytest.mark.parametrize(
+    ("workload", "plan", "is_single"),
+    [
+        (MIXTRAL, plan_of(), True),
+        (MIXTRAL, plan_of(tensor=2), False),  # both ranks have all experts
+        (MIXTRAL, plan_of(tensor=2, expert=2), True),
+        (MIXTRAL, plan_of(context=2, expert=2), False),  # both have the same attention
+        (training("llama-3.1-8b"), plan_of(tensor=2), True),
+        (training("llama-3.1-8b"), plan_of(context=2), False),
+    ],
+)
+def test_a_layout_without_replicas_has_every_weight_once(
+    workload: Workload, plan: Plan, is_single: bool
+) -> None:
+    assert is_without_replicas(workload, table_of(plan)) == is_single
