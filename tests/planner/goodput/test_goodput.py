@@ -192,6 +192,21 @@ def test_percentiles_of_long_runs_are_those_of_a_normal_distribution() -> None:
     assert found.percentiles.p95 - found.percentiles.p5 == pytest.approx(2 * 1.645 * deviation, rel=0.08)
 
 
+def test_a_run_that_takes_hours_is_told_its_saves_those_of_lost_work_included() -> None:
+    # Saves of every second that commit after a quarter of an hour: every failure loses hundreds of them.
+    often = {"mtbf_s": 2000.0, "interval_s": 1.0, "commit_s": 900.0, "slots": 1000, "work_s": 1e6}
+    one = run(**often, num_replications=10)
+    assert one.ledger is not None
+    assert one.num_failures is not None
+    assert one.ledger["lost_work_s"] > 3e5
+    events = one.ledger["productive_s"] + one.ledger["lost_work_s"] + one.num_failures
+    with pytest.raises(InputError, match="saves and failures in") as caught:
+        run(**often, num_replications=1000)
+    told = re.search(r"makes (\S+) saves and failures", str(caught.value))
+    assert told is not None
+    assert float(told[1]) == pytest.approx(1000 * events, rel=0.04)  # told in two digits
+
+
 def test_the_ledger_sums_to_the_wall_time_and_the_inputs_come_back(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

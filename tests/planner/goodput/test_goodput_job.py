@@ -72,6 +72,13 @@ def test_the_numbers_are_those_of_the_simulated_design(capsys: pytest.CaptureFix
     assert found.expected_goodput == pytest.approx(worked_s / wall_s, rel=1e-9)
 
 
+def test_a_load_reads_a_save_at_the_rate_of_the_storage(capsys: pytest.CaptureFixture[str]) -> None:
+    for bytes_per_s in (57e9, 30e9):
+        found = answer(capsys, "--set", f"storage.read_bytes_per_s={bytes_per_s}")
+        assert of_job(found).load_s == pytest.approx(of_job(found).bytes_per_save / bytes_per_s, rel=1e-3)
+        assert of_job(found).load_s < found.inputs.restart_s
+
+
 @pytest.mark.parametrize("shape", [0.5, 3.0])
 def test_up_times_have_the_shape_of_the_jobs(shape: float, capsys: pytest.CaptureFixture[str]) -> None:
     # Without stragglers, which replays of a design draw, the run is that of the design's replays.
