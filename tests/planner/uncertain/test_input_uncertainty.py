@@ -140,3 +140,15 @@ def test_replays_pay_rent_from_the_first_start_on_and_are_told_as_they_are() -> 
     assert told.budget_probability == np.mean(cost_usd <= limits["budget_usd"])
     assert told.deadline_probability == pytest.approx(0.25, abs=0.01)
     assert told.budget_probability == pytest.approx(0.75, abs=0.01)
+
+
+def test_a_replay_without_failures_takes_the_expected_run_its_first_start_included() -> None:
+    job = job_with(
+        reliability={"preset": "typical", "failures_per_1000_node_days": 1e-12, "straggler_log_mean": None},
+        workload={"tokens": 2e8},
+    )
+    chosen = evaluate(job, plans_with({"num_gpus": 16, "zero_stage": 3}))
+    run = chosen.outcomes.run
+    assert run.initialization_s[0] > 0.1 * run.wall_time_s[0]
+    wall_s, _ = replayed(job, chosen, seed=3)
+    np.testing.assert_allclose(wall_s, run.wall_time_s[0], rtol=1e-6)
