@@ -202,6 +202,24 @@ def test_numbers_that_are_given_count_instead_of_the_jobs(capsys: pytest.Capture
     assert sync.goodput == pytest.approx(given.optimal_goodput, rel=1e-12)
 
 
+@pytest.mark.parametrize("scheme", ["tiered", "async"])
+def test_numbers_of_the_scheme_that_are_given_as_they_are_change_nothing(
+    scheme: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A slow storage, on which saves are durable long after they are in main memory.
+    slow = ("--scheme", scheme, "--interval", "3600", "--set", "storage.write_bytes_per_s=2e9")
+    usual = answer(capsys, *slow)
+    own = usual.inputs
+    typed = [
+        *("--stall-s", repr(own.stall_s), "--commit-s", repr(own.commit_s)),
+        *("--tax", repr(own.tax_fraction), "--slots", str(own.slots)),
+    ]
+    given = answer(capsys, *slow, *typed)
+    assert given.inputs == own
+    assert given.goodput == pytest.approx(usual.goodput, rel=1e-12)
+    assert given.expected_goodput == pytest.approx(usual.expected_goodput, rel=1e-12)
+
+
 def test_defaults_that_are_not_typed_do_not_count_as_given(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys)
     assert of_job(found).overridden == ()
