@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 import pytest
 
 from constraints.evaluation import Evaluation, evaluate
+from objectives.input_uncertainty import objectives_at_ends
 from planner.recommended.recommendation import Spread
 from planner.uncertain.drawn_front import drawn_front
 from planner.uncertain.input_uncertainty import input_uncertainty_of
+from planner.uncertain.sensitivity import front_tornado
 from planner.uncertain.uncertainty import replayed, uncertainty_of
 from simulator.domain.job import Job
 from simulator.table import Floats
@@ -26,7 +28,11 @@ NUM_REPLAYS = 400
 def unsure_front(**limits: float) -> tuple[Job, Evaluation]:
     """Three designs of two offers, whose order by cost and carbon the draws leave open."""
     job = job_with(
-        H100_RENTED, A100_RENTED, reliability="harsh", limits=limits, objectives=["cost", "carbon"]
+        H100_RENTED,
+        A100_RENTED,
+        reliability="harsh",
+        limits=limits,
+        objectives=["cost", "carbon", "cost_p95"],
     )
     plans = plans_with(
         {"num_gpus": 64, "zero_stage": 3},
@@ -59,6 +65,9 @@ def test_figures_of_the_recommended_design_are_those_of_its_draws() -> None:
     for name, values in drawn.figures.items():
         told = found.figures[name]
         assert (told.p5, told.p50, told.p95) == percentiles(values[:, ROW]), name
+    for k, objective in enumerate(job.objectives):
+        told = found.figures[objective.value]
+        assert (told.p5, told.p50, told.p95) == percentiles(drawn.values[:, ROW, k]), objective
     own = next(design for design in found.designs if design.design_id == IDS[ROW])
     assert own.figures == found.figures
     assert (own.on_front_fraction, own.recommended_fraction) == (
@@ -109,6 +118,28 @@ def test_orders_hold_in_as_many_draws_as_one_counts() -> None:
         (one.objective, one.design_id, one.next_design_id, one.holds_fraction) for one in found.neighbours
     ]
     assert told == neighbours
+
+
+def test_bars_of_an_input_have_the_places_that_one_counts_the_longest_bar_first() -> None:
+    unsure = drawn_front(*unsure_front(), 1)[0]
+    ends, bars = objectives_at_ends(unsure), front_tornado(unsure, IDS)
+    assert {bar.design_id for bar in bars} == set(IDS.tolist())
+    moved = 0
+    for bar in bars:
+        lever, k = ends.names.index(bar.input), ends.columns.index(bar.objective)
+        row = IDS.tolist().index(bar.design_id)
+        for values, at, place in (
+            (ends.middle[:, k], bar.middle, bar.place),
+            (ends.low[lever, :, k], bar.at_low, bar.place_at_low),
+            (ends.high[lever, :, k], bar.at_high, bar.place_at_high),
+        ):
+            assert at == values[row]
+            assert place == 1 + sum(value < values[row] for value in values)
+        moved += bar.place_at_low != bar.place_at_high
+    assert moved > 0
+    for _, group in groupby(bars, key=lambda bar: (bar.design_id, bar.objective)):
+        lengths = [abs(bar.at_high - bar.at_low) for bar in group]
+        assert lengths == sorted(lengths, reverse=True)
 
 
 def spread_of(values: Floats) -> Spread:
