@@ -26,8 +26,20 @@ def products_s(rank: Rank, tensor: int) -> tuple[float, float]:
     """The product with a rank's share of the vocabulary, forward and backward."""
     columns, inner = np.array([ROWS / tensor]), np.array([float(HIDDEN)])
     forward_s, backward_s = rank.gemm_s(rank.tokens, columns, inner)
-    slowdown = rank.unaligned_slowdown
-    return float((forward_s * slowdown)[0]), float((backward_s * slowdown)[0])
+    return float(forward_s[0]), float(backward_s[0])
+
+
+def test_a_vocabulary_that_fills_no_tiles_slows_the_product_and_not_the_loss() -> None:
+    odd = training(changed(training().model, vocabulary_size=ROWS + 1))
+    rank = rank_of(odd, plan_of())
+    columns, inner = np.array([ROWS + 1.0]), np.array([float(HIDDEN)])
+    products = [float(way_s[0]) for way_s in rank.gemm_s(rank.tokens, columns, inner)]
+    loss_s = moved_s(rank, 16 * TOKENS * (ROWS + 1), 4)
+    found = output_layer(rank)
+    longer = 1.0 / rank.training.unaligned_fraction
+    assert longer > 1.1
+    assert found.forward_compute_s[0] == pytest.approx(longer * products[0] + loss_s)
+    assert found.backward_compute_s[0] == pytest.approx(longer * products[1] + loss_s)
 
 
 @pytest.mark.parametrize("tensor", [1, 8])

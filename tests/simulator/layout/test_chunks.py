@@ -254,6 +254,19 @@ def test_balanced_chunks_of_interleaved_stages_must_come_out_even() -> None:
     assert not can_cut(gpt(num_layers=32), "balanced", four, four)[0]
 
 
+def test_balanced_plain_stages_may_be_as_many_as_layers_and_ends() -> None:
+    stages = np.arange(1, 9)
+    found = can_cut(gpt(num_layers=4), "balanced", stages, np.ones_like(stages))
+    assert stages[found].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_every_stage_of_a_list_may_be_the_only_one_of_its_kind() -> None:
+    listed = (2, 5, 3, 4, 2, 1, 2)
+    chunks = split_layers(gpt(num_layers=19), table_of(plan_of(pipeline=7)), listed)
+    found = {int(chunks.on_stage(chunks.num_layers, stage)[0]) for stage in chunks.unlike_stages()}
+    assert found == set(listed)
+
+
 def test_listed_layers_stand_where_they_are_listed() -> None:
     model, listed = gpt(num_layers=10), (1, 5, 3, 1)
     plans = table_of(plan_of(pipeline=4), plan_of(pipeline=2, virtual=2))

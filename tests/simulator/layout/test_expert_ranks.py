@@ -56,6 +56,18 @@ def test_every_tensor_parallel_rank_has_whole_routers() -> None:
     assert 2.0 * two - one == 32 * 8 * 4096
 
 
+def test_the_router_of_a_module_is_whole_too() -> None:
+    with_module = MIXTRAL.model.model_copy(update={"num_mtp_layers": 1})
+    wholes = []
+    for model in (MIXTRAL.model, with_module):
+        one, two = (
+            chunk_weights(model, plans, split_layers(model, plans)).shared_on_rank(plans).sum()
+            for plans in (table_of(plan_of()), table_of(plan_of(tensor=2)))
+        )
+        wholes.append(2.0 * two - one)
+    assert wholes[1] - wholes[0] == 8 * 4096
+
+
 def test_parts_of_experts_and_sequences_split_and_repeat_a_set() -> None:
     # 64 ranks: 4 with different experts times 2 with parts of each hold a set, which is there eight times.
     halves = MIXTRAL.model_copy(update={"expert_tensor_parallel": 2})

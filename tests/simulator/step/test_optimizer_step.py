@@ -62,6 +62,22 @@ def test_what_the_host_updates_is_not_moved_by_the_accelerator_and_takes_longer_
     assert times_s[3] == pytest.approx(2.0 * times_s[2], rel=0.01)
 
 
+def test_hosts_of_the_fullest_stage_update_longest() -> None:
+    # Three layers are one and two; four are two on each stage. The vocabulary is negligible.
+    three_s, four_s, two_s = (
+        step_of(
+            changed(
+                training(gpt(num_layers=layers, vocabulary_size=8), num_steps=1),
+                optimizer_offload_fraction=1.0,
+            ),
+            plan_of(pipeline=2, data=4),
+        ).optimizer_s[0]
+        for layers in (3, 4, 2)
+    )
+    assert three_s == pytest.approx(four_s, rel=1e-3)
+    assert three_s == pytest.approx(2.0 * two_s, rel=1e-2)
+
+
 def test_the_parts_of_a_step_sum_to_it_with_what_comes_behind_the_pipeline() -> None:
     # A tied embedding is summed between the ends behind the pipeline, which belongs to the synchronisation.
     tied = training(gpt(num_layers=4, has_tied_embeddings=True))
