@@ -22,7 +22,7 @@ from simulator.memory.layer_activations import kept_per_layer
 from simulator.simulate import simulate
 from simulator.step.step import StepTable, simulate_step
 from simulator.traffic.adapter_exchange import adapter_exchange_s, adapter_traffic
-from tests.simulator.builders import job_of, memory_of, plan_of, rank_of, step_of, table_of, training
+from tests.simulator.builders import changed, job_of, memory_of, plan_of, rank_of, step_of, table_of, training
 from tests.simulator.checkpoint_jobs import costs_of
 
 FULL = training("llama-2-70b", global_batch_size=64)
@@ -274,3 +274,9 @@ def test_larger_adapters_take_longer() -> None:
 def test_saves_hold_the_adapters() -> None:
     plan = plan_of(tensor=8, data=8, scheme=CheckpointScheme.SYNC_SHARDED)
     assert costs_of(job_of(adapted()), plan).bytes_per_save == 14 * 44_564_480
+
+
+def test_a_module_of_multi_token_prediction_has_adapters_like_any_layer() -> None:
+    adapted = changed(training(), lora=Lora(rank=16))  # 32 layers
+    with_module = changed(adapted, model=changed(adapted.model, num_mtp_layers=1))
+    assert num_trained_parameters(with_module) * 32 == num_trained_parameters(adapted) * 33
