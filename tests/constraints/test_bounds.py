@@ -208,7 +208,8 @@ def test_an_offer_has_the_same_bounds_beside_others() -> None:
     )
     together = BoundTable.concatenate([first, second])
     for name, values in both.columns().items():
-        np.testing.assert_allclose(values, getattr(together, name), rtol=1e-12, err_msg=name)
+        expected = np.asarray(getattr(together, name), dtype=np.float64)
+        np.testing.assert_allclose(values.astype(np.float64), expected, rtol=1e-12, err_msg=name)
 
 
 def test_spares_that_every_design_has_take_energy_in_the_bound_too() -> None:

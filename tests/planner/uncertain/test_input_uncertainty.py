@@ -45,7 +45,7 @@ def unsure_front(**limits: float) -> tuple[Job, Evaluation]:
 def percentiles(values: Floats) -> tuple[float, float, float]:
     """The least values that a twentieth, a half and nineteen twentieths of some do not exceed."""
     ranked = sorted(values.tolist())
-    return tuple(ranked[-(-len(ranked) * share // 100) - 1] for share in (5, 50, 95))  # type: ignore[return-value]
+    return tuple(ranked[-(-len(ranked) * share // 100) - 1] for share in (5, 50, 95))
 
 
 def test_figures_of_the_recommended_design_are_those_of_its_draws() -> None:
@@ -100,7 +100,8 @@ def test_orders_hold_in_as_many_draws_as_one_counts() -> None:
     values = drawn_front(job, front, 1)[1].values
     found = input_uncertainty_of(job, front, IDS, ROW, seed=1)
     middle = front.objectives(job)
-    orderings, neighbours = [], []
+    orderings: list[object] = []
+    neighbours: list[object] = []
     for k, objective in enumerate(job.objectives):
         order = np.argsort(middle[:, k])
         best = int(order[0])
@@ -113,11 +114,12 @@ def test_orders_hold_in_as_many_draws_as_one_counts() -> None:
                 neighbours.append((objective.value, IDS[less], IDS[more], pytest.approx(holds, abs=1e-12)))
     assert orderings
     assert len(neighbours) >= 2 * len(job.objectives) - 1
-    assert [(one.objective, one.design_id, one.holds_fraction) for one in found.orderings] == orderings
-    told = [
+    told: list[object] = [(one.objective, one.design_id, one.holds_fraction) for one in found.orderings]
+    assert told == orderings
+    pairs: list[object] = [
         (one.objective, one.design_id, one.next_design_id, one.holds_fraction) for one in found.neighbours
     ]
-    assert told == neighbours
+    assert pairs == neighbours
 
 
 def test_bars_of_an_input_have_the_places_that_one_counts_the_longest_bar_first() -> None:

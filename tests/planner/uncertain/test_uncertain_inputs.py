@@ -148,9 +148,10 @@ def test_shares_stay_below_one_at_the_top_of_their_range() -> None:
 
 
 def test_an_offer_with_a_site_of_its_own_has_its_grid() -> None:
-    names = {
-        lever.input.name
-        for lever in uncertain_inputs(job_with({**H100_BOUGHT, "site": "norway"}), 0, QUARTER)
-    }
-    assert "offers[0].site.grid_kgco2e_per_kwh" in names
+    job = job_with({**H100_BOUGHT, "site": "norway"})
+    names = {lever.input.name for lever in uncertain_inputs(job, 0, QUARTER)}
     assert "site.grid_kgco2e_per_kwh" not in names
+    changed = lever_of(job, "offers[0].site.grid_kgco2e_per_kwh").change(job, 0.5)
+    assert changed.offers[0].site is not None
+    assert changed.offers[0].site.grid_kgco2e_per_kwh == 0.5
+    assert changed.site == job.site
