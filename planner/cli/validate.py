@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from studies.progress import Report
 
 
-ROWS_AT_ONCE = 20
+ROWS_AT_ONCE = 100
 """Rows between two progress reports."""
 
 
@@ -143,17 +143,19 @@ def _whether_fitted_on(measured: Path | None, calibration: Calibration) -> str:
 
 def _entries(rows: Sequence[Row | Unmodelled], tell: Report, calibration: Calibration | None) -> list[Entry]:
     """Returns the rows with their simulations; works in batches, so that progress is visible."""
-    from planner.validation.comparison import entries_of
+    from planner.validation.comparison import entries_of, job_order
     from planner.validation.interval import development_residuals
     from studies.progress import Progress
 
     tell(Progress(stage="simulating the published runs", num_done=0, num_total=None))
     development_residuals()
-    entries: list[Entry] = []
-    for first in range(0, len(rows), ROWS_AT_ONCE):
+    order = job_order(rows)
+    entries: dict[int, Entry] = {}
+    for first in range(0, len(order), ROWS_AT_ONCE):
         tell(Progress(stage="simulating measured runs", num_done=first, num_total=len(rows)))
-        entries += entries_of(rows[first : first + ROWS_AT_ONCE], calibration)
-    return entries
+        batch = order[first : first + ROWS_AT_ONCE]
+        entries |= zip(batch, entries_of([rows[position] for position in batch], calibration), strict=True)
+    return [entries[position] for position in range(len(rows))]
 
 
 def _rows(measured: Path | None) -> list[Row | Unmodelled]:

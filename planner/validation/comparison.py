@@ -17,7 +17,16 @@ from planner.calibration.steps import batches_of
 from planner.measured.fitting_choices import FAR, with_room
 from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled
-from planner.measured.runs import OUT_OF_MEMORY, Comparison, Row, compare, is_untold, known_reason, plan_of
+from planner.measured.runs import (
+    OUT_OF_MEMORY,
+    Comparison,
+    Row,
+    compare,
+    is_untold,
+    job_cells,
+    known_reason,
+    plan_of,
+)
 from planner.measured.untold_layouts import SLOWER_LOG_RATIO, has_told_layout, with_fastest_layouts
 from planner.validation.host_uncertainty import host_log_ratios
 from planner.validation.interval import (
@@ -165,6 +174,13 @@ def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None
         else:
             entries.append(_unmodelled(row, "the layout has no schedule"))
     return entries
+
+
+def job_order(rows: Sequence[Row | Unmodelled]) -> list[int]:
+    """Returns the positions of all rows, those of one job side by side: priced together, they cost little more than one."""
+    cells = [(row.possible or ({},))[0] if isinstance(row, Unmodelled) else row for row in rows]
+    keys = [sorted(job_cells(row)) for row in cells]
+    return sorted(range(len(rows)), key=keys.__getitem__)
 
 
 def _compared(rows: Sequence[Row], calibration: Calibration | None) -> list[Comparison]:

@@ -14,6 +14,7 @@ from planner.cli.terminal.exit_codes import BROKEN_INPUT, OK
 from planner.measured.rows import Unmodelled, read_measured
 from planner.validation.comparison import (
     entries_of,
+    job_order,
 )
 from simulator.errors import InputError
 from tests.planner.measured_rows import KORTHIKANTI_22B, LLAMA_8B, written
@@ -125,3 +126,12 @@ class TestFiles:
             assert "NUL character" in str(error)  # noqa: PT017 (either outcome is right)
             return
         assert len(entries) == 1
+
+
+def test_rows_of_one_job_are_priced_side_by_side_wherever_they_stand(tmp_path: Path) -> None:
+    eight, sixteen = {**LLAMA_8B, "tp": 1}, {**LLAMA_8B, "tp": 2}
+    unmodelled = {**LLAMA_8B, "n_gpus": "eight"}
+    rows = read_measured(written(tmp_path, eight, KORTHIKANTI_22B, unmodelled, sixteen))
+    order = job_order(rows)
+    assert sorted(order) == [0, 1, 2, 3]
+    assert abs(order.index(0) - order.index(3)) == 1
