@@ -193,7 +193,7 @@ def play_deep(
         quiet: whether to hide progress.
     """
     from planner.cli.options.names import PLAN_FIELDS, options_named
-    from planner.cli.terminal.output import quiet_libraries, tell, tell_timeline, working
+    from planner.cli.terminal.output import quiet_libraries, tell, tell_timeline, working_deep
     from planner.deep.answer import simulate_deep
     from planner.deep.events import trace_entries
     from planner.deep.view import show_deep
@@ -201,7 +201,7 @@ def play_deep(
     from planner.timeline.file import write_entries
 
     request = deep.request(plan)
-    with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named(PLAN_FIELDS):
+    with quiet_libraries(), working_deep("playing the step", is_shown=not quiet), options_named(PLAN_FIELDS):
         run = simulate_deep(job, request, is_drawn=file is not None)
     answer = run.answer
     tell(answer, partial(show_deep, answer), as_json=as_json)

@@ -108,6 +108,12 @@ def progress(*, is_shown: bool) -> Iterator[Report]:
         yield ignore
 
 
+def working_deep(what: str, *, is_shown: bool) -> contextlib.AbstractContextManager[None]:
+    """As `working`, of work at the deep depth, whose code is compiled when it is first played."""
+    told = f"{what}; the first time after an installation takes a minute more"
+    return working(told, is_shown=is_shown)
+
+
 @contextlib.contextmanager
 def working(what: str, *, is_shown: bool) -> Iterator[None]:
     """Shows that work of unknown length is under way, in the manner of `progress`."""

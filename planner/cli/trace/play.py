@@ -45,7 +45,7 @@ def play(
     Exit codes: 0 an answer; 2 broken input, such as collectives that do not fit together.
     """
     from planner.cli.options.names import PLAYED_TRACES, options_named
-    from planner.cli.terminal.output import quiet_libraries, working
+    from planner.cli.terminal.output import quiet_libraries, working_deep
     from planner.timeline.file import check_timeline_file
     from planner.trace.play import play_traces
     from planner.trace.request import TraceRequest
@@ -54,7 +54,11 @@ def play(
     if file is not None:
         check_timeline_file(file, "--output")
     request = network.under(TraceRequest(path=folder, num_gpus=1))
-    with quiet_libraries(), working("playing the traces", is_shown=not quiet), options_named(PLAYED_TRACES):
+    with (
+        quiet_libraries(),
+        working_deep("playing the traces", is_shown=not quiet),
+        options_named(PLAYED_TRACES),
+    ):
         run = play_traces(request, is_drawn=file is not None)
     about = {"traces": run.answer.traces}
     tell_played(run, run.answer, partial(show_played, run.answer), about=about, file=file, as_json=as_json)

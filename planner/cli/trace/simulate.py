@@ -128,7 +128,7 @@ def simulate(
     """
     refuse_unread_of_rules(playing.rules, division.parallel)
     from planner.cli.options.names import TRACE_FIELDS, options_named
-    from planner.cli.terminal.output import quiet_libraries, working
+    from planner.cli.terminal.output import quiet_libraries, working_deep
     from planner.timeline.file import check_timeline_file
     from planner.trace.hop_simulation import HopRun, simulate_hop
     from planner.trace.hop_view import show_hop
@@ -140,7 +140,7 @@ def simulate(
         check_timeline_file(file, "--output")
     request = playing.of(network.under(division.request()))
     play = simulate_hop if division.parallel == HOP else simulate_trace
-    with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named(TRACE_FIELDS):
+    with quiet_libraries(), working_deep("playing the step", is_shown=not quiet), options_named(TRACE_FIELDS):
         run = play(request, is_drawn=file is not None)
     show = partial(show_hop, run.answer) if isinstance(run, HopRun) else partial(show_trace, run.answer)
     about = {"trace": run.answer.trace, "parallel": division.parallel}
