@@ -588,7 +588,9 @@ def test_the_command_shows_the_plan_in_words_and_as_json(
     assert [run.job for run in plan.runs] == ["only"]
     of_budget, of_cooling = plan.notes
     assert of_budget.startswith("only: limits.budget_usd = 10 of the job is ignored")
-    assert of_cooling.startswith("The power usage effectiveness of us-iowa, 1.44, is the catalogue's estimate")
+    assert of_cooling.startswith(
+        "The power usage effectiveness of us-iowa, 1.44, is the catalogue's estimate"
+    )
     assert all(note in " ".join(shown.split()) for note in plan.notes)
     file.write_text(FLEET_TEXT.replace("deadline_day: 60", "deadline_day: 0.1"))
     assert cli.main(["purchase", str(file)]) == 3
