@@ -23,6 +23,8 @@ from simulator.step.timeline import StepTimeline
 
 ROW = Argument("row")
 """The argument that names the row."""
+MOST_NAMED = 6
+"""Most rows that a message names where none is similar to the one that was asked for."""
 
 
 class ReadCell(Record):
@@ -48,7 +50,7 @@ class MeasuredRow(Record):
     row: dict[str, Cell | tuple[str, ...]]
     """Measurement and prediction, as in `rows` of `capplan validate --json`."""
     cells: tuple[ReadCell, ...] = ()
-    """How the row was read: every field that is not its default; empty if it is not modelled."""
+    """How the row was read; fields that are not named have their defaults. Empty if it is not modelled."""
     job: dict[str, object] | None = None
     """The job file that stands for the row; null if it is not modelled."""
     simulated: SimulatedDesign | None = None
@@ -67,7 +69,10 @@ def row_named(rows: Sequence[Row | Unmodelled], row_id: str) -> Row | Unmodelled
     ids = [row.row_id if isinstance(row, Unmodelled) else row["row_id"] for row in rows]
     if row_id in ids:
         return rows[ids.index(row_id)]
-    rule = f"is no row of the file; {nearest(row_id, tuple(ids))}" if ids else "is no row: the file has none"
+    found = nearest(row_id, tuple(ids))
+    if found.startswith("known") and len(ids) > MOST_NAMED:
+        found = f"it has {len(ids):,}, such as {', '.join(ids[:MOST_NAMED])}"
+    rule = f"is no row of the file; {found}"
     raise InputError([Problem(path=ROW, value=repr(row_id), rule=rule)])
 
 

@@ -98,6 +98,13 @@ class TestNames:
         with pytest.raises(InputError, match="row = 'kort-001': is no row of the file; nearest: kort-0001"):
             row_named(rows, "kort-001")
 
+    def test_of_many_rows_without_a_similar_one_only_some_are_named(self) -> None:
+        rows = [
+            Unmodelled(row_id=f"{number}", group="g", reason="r", step_time_s="") for number in range(5000)
+        ]
+        with pytest.raises(InputError, match=r"it has 5,000, such as 0, 1, 2, 3, 4, 5$"):
+            row_named(rows, "kort-0001")
+
 
 class TestControlCharacters:
     def test_what_a_terminal_would_obey_is_read_as_blanks(self, tmp_path: Path) -> None:
