@@ -80,7 +80,14 @@ def _show_errors(entry: Modelled, console: Console) -> None:
     verdict = ""
     if found.is_timed:
         verdict = f"; the measured one is {'inside' if entry.is_inside else 'outside'}"
-    sentences(console, [f"80 % interval of the step time: {range_s}{verdict}."])
+    told = [f"80 % interval of the step time: {range_s}{verdict}."]
+    if found.ran_out_of_memory:
+        told.append("The measured run ran out of memory.")
+    planned = f"{human.memory(found.planned_memory_bytes)} of {human.memory(found.capacity_bytes)}"
+    told.append(
+        f"As a plan it is judged by {planned}, with the allocator's waste; the parts below add up to that."
+    )
+    sentences(console, told)
 
 
 def _line(

@@ -82,6 +82,15 @@ class TestView:
         assert "with the stragglers of a usual fleet" in text
         assert "the measured one" not in text
 
+    def test_runs_that_ran_out_of_memory_say_so_and_what_a_plan_would_need(self, tmp_path: Path) -> None:
+        failed = entry_for(tmp_path, {**LLAMA_8B, "micro_batch": 4, "metric_kind": "out-of-memory"})
+        assert "The measured run ran out of memory." in shown(failed)
+        ran = entry_for(tmp_path, {**KORTHIKANTI_22B})
+        assert "ran out of memory" not in shown(ran)
+        needed = ran.comparison.planned_memory_bytes / 2**30
+        assert f"judged by {needed:.1f} GiB of 80.0 GiB" in shown(ran)
+        assert f"Memory of the fullest GPU: {needed:.1f} of 80.0 GiB" in shown(ran)
+
     def test_reasons_and_remarks_are_shown(self, tmp_path: Path) -> None:
         text = shown(Unmodelled(row_id="x", group="g", reason="lacks a layout", step_time_s=""))
         assert text == "Not modelled: x of g\n  lacks a layout\n"
