@@ -101,14 +101,15 @@ def _show_row(
     from planner.cli.terminal.output import quiet_libraries, tell, working
     from planner.job.row_job import check_row_job_file, write_row_job
     from planner.measured.rows import Unmodelled
-    from planner.one_design.measured_row import entry_of, measured_row, row_named, step_of
+    from planner.one_design.measured_row import measured_row, row_named, step_of
+    from planner.validation.comparison import entries_of
     from planner.views.measured_row_view import show_measured_row
 
     if job_file is not None:
         check_row_job_file(job_file)
     calibration = _calibration()
     with quiet_libraries(), working("simulating the row", is_shown=not quiet):
-        entry = entry_of(row_named(_rows(measured), row_id), calibration)
+        (entry,) = entries_of([row_named(_rows(measured), row_id)], calibration)
         answer = measured_row(entry, calibration)
         step = None if as_json else step_of(answer)
     written = None
@@ -120,6 +121,8 @@ def _show_row(
         lambda console: show_measured_row(entry, answer, console, step=step, file=written),
         as_json=as_json,
     )
+    if job_file is not None and written is None:
+        click.echo("No job file: the row is not modelled.", err=True)
 
 
 def _calibration() -> Calibration | None:

@@ -157,8 +157,8 @@ def shown(value: object) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
-def nearest(name: str, known: tuple[str, ...]) -> str:
-    """Returns the known names most similar to a name, or all of them if none is similar.
+def nearest(name: str, known: tuple[str, ...], *, most: int | None = None) -> str:
+    """Returns the known names most similar to a name, or if none is similar all of them, or the first `most`.
 
     Example:
         >>> nearest("tq", ("tp", "pp", "zero"))
@@ -166,7 +166,10 @@ def nearest(name: str, known: tuple[str, ...]) -> str:
     """
     least = 0.5 if len(name) <= 2 else 0.6  # one letter of two is half; the other is difflib's default
     matches = difflib.get_close_matches(name[:100], known, n=3, cutoff=least)
-    return f"nearest: {', '.join(matches)}" if matches else f"known: {', '.join(known)}"
+    if matches:
+        return f"nearest: {', '.join(matches)}"
+    told = known[:most]
+    return f"known: {', '.join(told)}{f', ... ({len(known):,})' if len(told) < len(known) else ''}"
 
 
 def _unknown_first(details: list[ErrorDetails]) -> list[ErrorDetails]:

@@ -12,7 +12,7 @@ from planner.json_forms import Cell
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import DECIDING, Row, is_untold, plan_of
 from planner.one_design.simulated_design import SimulatedDesign, one_step, simulate_plan
-from planner.validation.comparison import Entry, entries_of
+from planner.validation.comparison import Entry
 from planner.validation.report import row_json
 from simulator.argument_names import Argument
 from simulator.catalog import catalog_hash
@@ -57,7 +57,7 @@ class MeasuredRow(Record):
     """One step of the row's plan for that job: parts of its time, memory by component and stage. Figures of the whole run, its
     cost, energy and carbon are those of placeholders. Null if the row is not modelled."""
     notes: str = ""
-    """What the row says in free text."""
+    """What the row says in free text, shortened."""
 
 
 def row_named(rows: Sequence[Row | Unmodelled], row_id: str) -> Row | Unmodelled:
@@ -69,16 +69,8 @@ def row_named(rows: Sequence[Row | Unmodelled], row_id: str) -> Row | Unmodelled
     ids = [row.row_id if isinstance(row, Unmodelled) else row["row_id"] for row in rows]
     if row_id in ids:
         return rows[ids.index(row_id)]
-    found = nearest(row_id, tuple(ids))
-    if found.startswith("known") and len(ids) > MOST_NAMED:
-        found = f"it has {len(ids):,}, such as {', '.join(ids[:MOST_NAMED])}"
-    rule = f"is no row of the file; {found}"
+    rule = f"is no row of the file; {nearest(row_id, tuple(ids), most=MOST_NAMED)}"
     raise InputError([Problem(path=ROW, value=repr(row_id), rule=rule)])
-
-
-def entry_of(row: Row | Unmodelled, calibration: Calibration | None) -> Entry:
-    """Returns one row with its simulation and interval, or with the reason why there is none."""
-    return entries_of([row], calibration)[0]
 
 
 def measured_row(entry: Entry, calibration: Calibration | None = None) -> MeasuredRow:

@@ -11,6 +11,7 @@ from planner.job.row_job import simulate_command
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import remarks_of
 from planner.one_design.measured_row import MeasuredRow
+from planner.one_design.simulated_design import SimulatedDesign
 from planner.one_design.stage_memory import stage_rows
 from planner.recommended.design_words import step_breakdowns
 from planner.text import human
@@ -50,7 +51,7 @@ def show_measured_row(
         title(console, "remarks and notes")
         sentences(console, said)
     if answer.simulated:
-        _show_parts(answer, console)
+        _show_parts(answer.simulated, console)
     if step:
         show_timeline(step, console)
     if file:
@@ -108,12 +109,11 @@ def _cells(answer: MeasuredRow, assumed: Sequence[str]) -> Iterator[tuple[str, .
     yield from ((name, "", "assumed") for name in assumed if name not in known)
 
 
-def _show_parts(answer: MeasuredRow, console: Console) -> None:
+def _show_parts(simulated: SimulatedDesign, console: Console) -> None:
     """Shows where memory and time of the simulated step go, or what the plan breaks."""
-    simulated = answer.simulated
-    if simulated is None or simulated.design is None:
+    if simulated.design is None:
         title(console, "violated constraints")
-        sentences(console, [violation.sentence for violation in simulated.violations] if simulated else [])
+        sentences(console, [violation.sentence for violation in simulated.violations])
         return
     for part in step_breakdowns(simulated.design):
         title(console, part.title)

@@ -111,7 +111,7 @@ class TestNames:
         rows = [
             Unmodelled(row_id=f"{number}", group="g", reason="r", step_time_s="") for number in range(5000)
         ]
-        with pytest.raises(InputError, match=r"it has 5,000, such as 0, 1, 2, 3, 4, 5$"):
+        with pytest.raises(InputError, match=r"known: 0, 1, 2, 3, 4, 5, \.\.\. \(5,000\)$"):
             row_named(rows, "kort-0001")
 
 
