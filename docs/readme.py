@@ -9,8 +9,8 @@ from rich.console import Console
 
 from docs.markdown import replaced
 from planner import load_job, recommend
+from planner.job.typed_command import TypedCommand
 from planner.views.render import show
-from planner.views.typed_command import TypedCommand
 from simulator.accuracy.published_runs import step_time_error
 
 ROOT = Path(__file__).parents[1]

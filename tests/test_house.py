@@ -202,7 +202,7 @@ def texts_of(tree: ast.AST) -> list[str]:
 
 
 PARTS_OF_COMMANDS = (
-    "planner/views/typed_command.py",  # the command behind an answer, and the next ones
+    "planner/job/typed_command.py",  # the command behind an answer, and the next ones
     "planner/tracking/page.py",  # the command that starts MLflow
 )
 """Modules that put commands together, option by option."""

@@ -100,9 +100,9 @@ def recommend(
     from planner.cli.terminal.exit_codes import OF_ANSWER
     from planner.cli.terminal.interrupt import stop_on_interrupt
     from planner.cli.terminal.output import progress, quiet_libraries, rendered, write
+    from planner.job.typed_command import TypedCommand
     from planner.recommended.output import answer_json
     from planner.views.render import show
-    from planner.views.typed_command import TypedCommand
 
     with stop_on_interrupt() as should_stop:
         with quiet_libraries(), progress(is_shown=not quiet) as report:

@@ -116,7 +116,7 @@ class DeepStep(Record):
     num_tasks: int
     """Number of operators and flows that were played."""
     warnings: tuple[str, ...] = ()
-    """What the reader should know, such as limits that the plan breaks."""
+    """Limits that the plan breaks, a sentence each."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,12 @@ Site, rent and number of tokens are placeholders: they play no part in a step.
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import yaml
 
 from planner.input.own_files import check_own_file, replacing
-from planner.input.plan_input import plan_text
+from planner.job.typed_command import TypedCommand
 from planner.measured.runs import Row, job_of, node_of_row, plan_of
 from simulator import catalog
 from simulator.argument_names import Argument
@@ -42,7 +41,7 @@ def row_document(row: Row, calibration: Calibration | None = None) -> dict[str, 
 
 def simulate_command(row: Row, file: Path) -> str:
     """Returns what simulates the run of a row from its job file."""
-    return f"capplan simulate {shlex.quote(str(file))} --plan {plan_text(plan_of(row))}"
+    return TypedCommand(job=str(file)).simulate(plan_of(row))
 
 
 def check_row_job_file(file: Path) -> None:

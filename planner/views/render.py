@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from planner.job.typed_command import TypedCommand
 from planner.notes.memory_note import memory_doubt
 from planner.notes.purchase_note import purchase_doubt
 from planner.notes.reasons import searched_text
@@ -32,7 +33,6 @@ from planner.text.text_blocks import bar, command_line, doubt, grid, plain_table
 from planner.views.bests_view import show_bests
 from planner.views.comparisons_view import show_comparisons
 from planner.views.front_view import show_designs
-from planner.views.typed_command import TypedCommand
 from simulator.accuracy.published_runs import LEAST_ROWS
 
 if TYPE_CHECKING:

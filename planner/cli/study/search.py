@@ -31,8 +31,8 @@ from planner.cli.terminal.help import examples
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from planner.job.typed_command import TypedCommand
     from planner.study.durable import StudyAnswer
-    from planner.views.typed_command import TypedCommand
     from studies.files.identity import Keep
 
 
@@ -129,8 +129,8 @@ def run(*, job: str, overrides: tuple[str, ...], seed: int, keep: Keep, search: 
     """
     search.check()
     from planner.job.file import load_job
+    from planner.job.typed_command import TypedCommand
     from planner.study.durable import run_study_of
-    from planner.views.typed_command import TypedCommand
 
     start = partial(run_study_of, load_job(job, overrides), seed=seed, keep=keep)
     return _answered(start, search, TypedCommand(job=job, overrides=overrides, seed=seed))

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from planner.job.typed_command import TypedCommand
 from planner.recommended.design_words import breakdowns
 from planner.recommended.recommendation import Recommendation, Relaxation
 from planner.text import human
 from planner.views.front_view import show_designs
 from planner.views.render import MAX_FRONT_ROWS, show, step_error_text
-from planner.views.typed_command import TypedCommand
 from simulator.accuracy.published_runs import LEAST_ROWS
 from tests.planner.hand_made import design, infeasible, interrupted, recommended
 
