@@ -140,6 +140,17 @@ class TestCommand:
         design = json.loads(capsys.readouterr().out)["design"]
         assert design["step_time_s"] == answer.row["predicted_step_time_s"]
 
+    def test_a_row_that_is_not_modelled_leaves_no_job_and_says_so(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        measured, file = written(tmp_path, {**LLAMA_8B, "n_gpus": "eight"}), tmp_path / "row.yaml"
+        asked = ["validate", "--measured", str(measured), "--row", "a", "--write-job", str(file)]
+        assert main([*asked, "--quiet"]) == OK
+        told = capsys.readouterr()
+        assert told.out.startswith("Not modelled: a of")
+        assert told.err == "No job file: the row is not modelled.\n"
+        assert not file.exists()
+
     @pytest.mark.parametrize(
         ("options", "told"),
         [
