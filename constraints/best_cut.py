@@ -92,20 +92,20 @@ def best_cut(job: Job, plan: Plan) -> BestCut:
 def own_cuts(job: Job, plan: Plan) -> list[tuple[int, ...]]:
     """Returns the cut that the job's workload gives a plan, then others that it could request with a keyword."""
     plans = PlanTable.from_plans([plan])
+    num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
     wishes: list[StageLayers] = [job.workload.stage_layers, None, "balanced"]
     cuts = [
         split_layers(job.workload.model, plans, wish).num_layers[0]
         for wish in wishes
-        if can_cut(job.workload.model, wish, plans.pipeline_parallel, plans.virtual_pipeline)[0]
+        if can_cut(job.workload.model, wish, num_chunks)[0]
     ]
     return [tuple(int(count) for count in cut) for cut in cuts]
 
 
 def present_cut(job: Job, plan: Plan) -> tuple[int, ...] | None:
     """Returns the cut that the job's workload gives a plan; `None` where that cut is impossible."""
-    plans = PlanTable.from_plans([plan])
-    wish = job.workload.stage_layers
-    if not can_cut(job.workload.model, wish, plans.pipeline_parallel, plans.virtual_pipeline)[0]:
+    num_chunks = np.array([plan.pipeline_parallel * plan.virtual_pipeline])
+    if not can_cut(job.workload.model, job.workload.stage_layers, num_chunks)[0]:
         return None
     return own_cuts(job, plan)[0]
 

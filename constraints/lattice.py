@@ -18,7 +18,7 @@ from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.offer import Offer
 from simulator.domain.plan import TO_AND_FRO, CheckpointScheme, PlanTable, Recompute, Schedule, is_interleaved
-from simulator.layout.chunks import can_cut, can_split_evenly
+from simulator.layout.chunks import can_cut, cuts_evenly
 from simulator.layout.expert_ranks import is_without_replicas
 from simulator.layout.model_states import FULL_GRADIENT_BYTES
 from simulator.machine.compute import SEPARATE_KERNELS
@@ -209,19 +209,28 @@ def _most_chunks(job: Job) -> int:
 
 
 def pipelines(job: Job) -> list[tuple[int, int]]:
-    """Pairs of PP and VPP that cut the layers evenly, and plain pipelines of 2^k stages or of the listed numbers of stages.
+    """Pairs of PP and VPP that a search tries.
 
-    With every number of stages the jobs in `examples/` would have two to six times as many layouts.
+    These are all that cut the layers evenly, and plain pipelines of 2^k stages or of the listed numbers of stages. Where no
+    number of chunks above 1 cuts evenly, such pipelines also try 2^k chunks on each stage, or the listed numbers of chunks, and
+    they always try the two of a V. With every cut the jobs in `examples/` would have two to six times as many layouts.
     """
-    layers, search = job.workload.model.num_layers, job.search
+    model, search, stage_layers = job.workload.model, job.search, job.workload.stage_layers
     pairs = filled_cuts(job)
     p, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    is_tried = (p & (p - 1) == 0) if search.pipeline_parallel is None else np.ones_like(p, dtype=np.bool_)
-    stage_layers = job.workload.stage_layers
+    is_even = cuts_evenly(model, stage_layers, p * v)
+    needs_two = not set(TO_AND_FRO).isdisjoint(search.pipeline_schedules)
+    is_tried = (v == 1) | ((v == 2) & needs_two) | ~np.isin(p, p[is_even & (v > 1)])
+    is_tried &= _is_power_of_two(p) | (search.pipeline_parallel is not None)
+    is_tried &= _is_power_of_two(v) | (search.virtual_pipeline is not None)
     if isinstance(stage_layers, tuple):
         is_tried = np.ones_like(is_tried)
-    fits = can_cut(job.workload.model, stage_layers, p, v) & (can_split_evenly(layers, p * v) | is_tried)
+    fits = can_cut(model, stage_layers, p * v) & (is_even | is_tried)
     return [pair for pair, fit in zip(pairs, fits, strict=True) if fit]
+
+
+def _is_power_of_two(number: Integers) -> Booleans:
+    return np.asarray(number & (number - 1) == 0)
 
 
 def contexts(job: Job) -> list[int]:

@@ -83,8 +83,8 @@ def _feed_forward(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _layers(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    p, v = plans.pipeline_parallel, plans.virtual_pipeline
-    return np.where(can_cut(job.workload.model, job.workload.stage_layers, p, v), 0.0, 1.0)
+    num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
+    return np.where(can_cut(job.workload.model, job.workload.stage_layers, num_chunks), 0.0, 1.0)
 
 
 def _interleaving(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -279,10 +279,8 @@ LAYOUT_RULES = (
     ),
     LayoutRule(
         name="layers",
-        sentence="pipeline_parallel x virtual_pipeline must divide num_layers, or num_layers + 2 with one layer fewer "
-        "on the first and the last chunk; with virtual_pipeline 1, any pipeline_parallel up to num_layers is valid; with "
-        "workload.stage_layers, there must be as many chunks as it lists or, if balanced, the same rules apply to "
-        "num_layers + 2, plus two for each of num_mtp_layers",
+        sentence="pipeline_parallel x virtual_pipeline must be at most num_layers, or num_layers + 2 with no layer on the "
+        "first and the last chunk; with workload.stage_layers, as many as it lists or, if balanced, at most num_layers + 2",
         excess=_layers,
     ),
     LayoutRule(

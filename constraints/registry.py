@@ -74,8 +74,9 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
     ),
     "feed_forward": _about("t | ffn_hidden_size", f"{MEGATRON}: columns are split", "tensor_parallel"),
     "layers": _about(
-        "p v | L, or p v | L + 2, or v = 1 and p <= L",
-        f"{MEGATRON_PIPELINE}; one layer fewer at both ends: Llama 3, arXiv 2407.21783, section 3.3.2",
+        "p v <= L, or p v = L + 2",
+        f"{MEGATRON_PIPELINE}; uneven chunks: Megatron Core, pipeline_model_parallel_layout; no layer at both ends: Llama 3, "
+        "arXiv 2407.21783, section 3.3.2",
         "pipeline_parallel or virtual_pipeline",
     ),
     "interleaving": _about(

@@ -11,9 +11,10 @@ from constraints.limits import usable_memory_bytes
 from planner import __version__
 from planner.explain.violations import AVAILABILITY, degrees_violation, layout_violations
 from planner.input.plan_input import PLAN, plan_of
+from planner.text.cut_words import megatron_layout
 from simulator.cuts import simulate_cuts, stage_figures
 from simulator.domain.job import Job
-from simulator.domain.plan import Plan
+from simulator.domain.plan import TO_AND_FRO, Plan
 from simulator.errors import InputError, Problem
 from simulator.record import Record
 
@@ -28,6 +29,8 @@ class CutFigures(Record):
     """Layers of every chunk in model order, as `workload.stage_layers` lists them."""
     stage_layers: tuple[int, ...]
     """Layers of every stage; the same with one chunk on a stage."""
+    megatron_layout: str | None
+    """The cut as `--pipeline-model-parallel-layout` of Megatron Core; null under schedules in a V, which it does not have."""
     step_time_s: float
     """One optimizer step."""
     slowest_stage: int
@@ -130,12 +133,13 @@ def _refuse_what_cannot_run(job: Job, plan: Plan, num_gpus: int) -> None:
 
 
 def _figures(job: Job, plan: Plan, layers: Sequence[int], usable_bytes: float) -> CutFigures:
-    cut = np.array(layers, dtype=np.int64)
+    cut, is_v = np.array(layers, dtype=np.int64), plan.pipeline_schedule in TO_AND_FRO
     stages = stage_figures(job, plan, cut)
     slowest, fullest = int(np.argmax(stages.micro_batch_s)), int(np.argmax(stages.memory_bytes))
     return CutFigures(
         layers=tuple(layers),
         stage_layers=tuple(stages.num_layers.tolist()),
+        megatron_layout=None if is_v else megatron_layout(layers, job.workload.model.num_mtp_layers),
         step_time_s=float(simulate_cuts(job, plan, cut[None, :]).step_time_s[0]),
         slowest_stage=slowest,
         slowest_stage_s=float(stages.micro_batch_s[slowest]),

@@ -12,6 +12,7 @@ from planner.job.batch_size import batch_notes
 from planner.job.unused_fields import unused_notes
 from planner.notes.accuracy_notes import accuracy_notes
 from planner.notes.cooling_note import cooling_notes
+from planner.notes.cut_note import cut_notes
 from planner.notes.interleaving_note import interleaving_notes
 from planner.notes.memory_note import full_front_notes
 from planner.notes.placement_note import placement_notes
@@ -276,8 +277,8 @@ def cautions(
     notes = [*full_front_notes(front, best), *_no_deadline(job, front)] if front is not None else []
     if best:
         plan = best.plan
-        notes += [*purchase_notes(job, best), *interleaving_notes(job, plan), *sharding_notes(plan)]
-        notes += placement_notes(job, plan)
+        notes += [*purchase_notes(job, best), *cut_notes(job, plan), *interleaving_notes(job, plan)]
+        notes += [*sharding_notes(plan), *placement_notes(job, plan)]
     notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
     sites = [*map(job.site_of, job.offers), *job.what_if.sites]

@@ -14,6 +14,7 @@ from planner.goodput.answer import MAX_EVENTS
 from planner.input.arguments import check_seed
 from planner.input.plan_input import plan_of
 from planner.job.unused_workload import narrowed_to
+from planner.notes.cut_note import cut_notes
 from planner.notes.hardware_notes import hardware_notes
 from planner.notes.interleaving_note import interleaving_notes
 from planner.notes.interval_note import interval_notes
@@ -194,8 +195,9 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
-    notes = [*purchase_notes(job, design), *interleaving_notes(job, plan), *sharding_notes(plan)]
-    notes += [*placement_notes(job, plan), *server_notes(evaluation.outcomes.checkpoints, 0)]
+    notes = [*purchase_notes(job, design), *cut_notes(job, plan), *interleaving_notes(job, plan)]
+    notes += [*sharding_notes(plan), *placement_notes(job, plan)]
+    notes += server_notes(evaluation.outcomes.checkpoints, 0)
     notes += [*interval_notes(plan, design.checkpoint_interval_s, evaluation), *full_plan_notes(design)]
     if not _can_be_replayed(evaluation):
         notes.append("The run fails or saves too often to be replayed, so its spread is unknown.")

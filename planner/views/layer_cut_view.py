@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from planner.layer_cut import CutFigures, LayerCut
 from planner.text import human
+from planner.text.cut_words import in_short
 from planner.text.text_blocks import grid, headline, sentences, title
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def _rows(columns: Sequence[CutFigures]) -> Iterator[tuple[str, ...]]:
     yield "layers per chunk", *(in_short(one.layers) for one in columns)
     if any(one.stage_layers != one.layers for one in columns):
         yield "layers per stage", *(in_short(one.stage_layers) for one in columns)
+    if all(one.megatron_layout for one in columns):
+        yield "in Megatron Core", *(str(one.megatron_layout) for one in columns)
     yield "step time", *(human.duration(one.step_time_s) for one in columns)
     yield (
         "slowest stage, per micro-batch",
@@ -69,12 +71,6 @@ def _rows(columns: Sequence[CutFigures]) -> Iterator[tuple[str, ...]]:
 def _fullest(one: CutFigures) -> str:
     too_much = "" if one.fits_memory else ", does not fit"
     return f"{human.memory(one.fullest_stage_bytes)} (stage {one.fullest_stage}{too_much})"
-
-
-def in_short(layers: Sequence[int]) -> str:
-    """Returns layer counts with equal neighbours grouped: `7, 14 x 8, 7`."""
-    runs = [(count, len(list(run))) for count, run in groupby(layers)]
-    return ", ".join(f"{times} x {count}" if times > 1 else str(count) for count, times in runs)
 
 
 def _notes(found: LayerCut) -> Iterator[str]:

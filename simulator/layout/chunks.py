@@ -5,9 +5,9 @@ of layers L, or it divides L + 2: then the first and the last chunk, which also 
 layer, have one layer less than the others (BLOOM: 70 layers on 12 stages; Llama 3 405B: 126 on 16). With C = L + 2
 they hold nothing else, as on the interleaved stages of Llama 3 405B (arXiv 2407.21783, section 3.3.2).
 
-With VPP = 1 any C <= L will do (DeepSeek-V3: 61 layers on 16 stages). Every chunk has L // C layers, and what remains
-goes, one layer each, to the last chunks before the final one: early stages hold the most micro-batches, and the final
-one has the output layer. Megatron Core takes such a cut with `--pipeline-model-parallel-layout`.
+Any other C <= L will do as well (DeepSeek-V3: 61 layers on 16 stages, or on 32 chunks). Every chunk has L // C layers, and
+what remains goes, one layer each, to the last chunks before the final one: early stages hold the most micro-batches, and the
+final one has the output layer. Megatron Core takes such a cut with `--pipeline-model-parallel-layout`.
 
 A workload may ask for another cut with `stage_layers`. Under `balanced`, embedding and output layer always count as a layer
 each, whatever C divides (Megatron Core: `--account-for-embedding-in-pipeline-split` and `-loss-`), and the remainder of L + 2
@@ -122,21 +122,21 @@ def can_split_evenly(num_layers: int | Integers, num_chunks: Integers) -> Boolea
     return np.asarray((num_layers % num_chunks == 0) | ((num_layers + 2) % num_chunks == 0))
 
 
-def can_split_layers(num_layers: int, pipeline: Integers, virtual: Integers) -> Booleans:
-    """Returns whether the layers can be cut for PP and VPP `(n,)`: evenly, or with VPP = 1 over any stages."""
-    is_any_cut = (virtual == 1) & (pipeline <= num_layers)
-    return np.asarray(can_split_evenly(num_layers, pipeline * virtual) | is_any_cut)
-
-
-def can_cut(model: ModelShape, stage_layers: StageLayers, pipeline: Integers, virtual: Integers) -> Booleans:
-    """Returns whether the layers can be cut for PP and VPP `(n,)` in the way that a workload asks for."""
-    num_chunks = pipeline * virtual
+def can_cut(model: ModelShape, stage_layers: StageLayers, num_chunks: Integers) -> Booleans:
+    """Returns whether the layers can be cut into `(n,)` chunks in the way that a workload asks for."""
     if stage_layers is None:
-        return can_split_layers(model.num_layers, pipeline, virtual)
+        return np.asarray((num_chunks <= model.num_layers) | (num_chunks == model.num_layers + 2))
     if stage_layers == "balanced":
-        is_even = _balanced_layers(model, num_chunks)[1] == 0
-        return np.asarray(is_even | ((virtual == 1) & (pipeline <= model.num_layers + 2)))
+        return np.asarray(num_chunks <= model.num_layers + 2)
     return np.asarray(num_chunks == len(stage_layers))
+
+
+def cuts_evenly(model: ModelShape, stage_layers: StageLayers, num_chunks: Integers) -> Booleans:
+    """Returns whether `(n,)` chunks can be equal, not counting the ends of the model, or counting them as the workload asks."""
+    is_even = can_split_evenly(model.num_layers, num_chunks)
+    if stage_layers == "balanced":
+        return np.asarray(is_even | (_balanced_layers(model, num_chunks)[1] == 0))
+    return is_even
 
 
 def split_layers(model: ModelShape, plans: PlanTable, stage_layers: StageLayers = None) -> Chunks:
@@ -145,7 +145,10 @@ def split_layers(model: ModelShape, plans: PlanTable, stage_layers: StageLayers 
     chunk = np.arange(num_chunks.max(initial=1))
     layers = _layers(model, chunk, num_chunks[:, None], stage_layers)
     is_mixed = model.experts is not None and model.experts.layer_step > 1
-    return chunks_of(model, plans, layers, has_any_order=is_mixed or isinstance(stage_layers, tuple))
+    # In a V, the last chunks are on the first stages.
+    is_uneven_v = turns_back(plans) & ~cuts_evenly(model, None, num_chunks)
+    has_any_order = is_mixed or isinstance(stage_layers, tuple) or bool(is_uneven_v.any())
+    return chunks_of(model, plans, layers, has_any_order=has_any_order)
 
 
 def chunks_of(model: ModelShape, plans: PlanTable, layers: Integers, *, has_any_order: bool = True) -> Chunks:

@@ -119,7 +119,7 @@ def _busy_s(rank: Rank, num_bytes: tuple[Floats, ...]) -> Directions:
 
 def busy_share(busy_s: Floats, whole_s: Floats) -> Floats:
     """Returns the part of times for which a link is busy; 0 where there is none."""
-    return np.asarray(np.minimum(1.0, busy_s / np.maximum(whole_s, np.finfo(np.float64).tiny)))
+    return np.asarray(busy_s / np.maximum(np.maximum(whole_s, busy_s), np.finfo(np.float64).tiny))
 
 
 def scale_up_collectives(rank: Rank, parts: ModelParts, cards: OnLink, is_shared: Booleans) -> OnLink:

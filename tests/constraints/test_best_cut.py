@@ -272,9 +272,9 @@ def test_a_huge_vocabulary_takes_layers_off_the_last_stage() -> None:
     assert steps_s[0] < 0.9 * steps_s[1]
 
 
-def test_a_cut_is_found_where_the_layers_cannot_be_cut_evenly() -> None:
-    job = job_of(SMALL)
-    plan = plan_of(pipeline=2, data=4, virtual_pipeline=4)  # neither 10 nor 12 is a multiple of 8
+def test_a_cut_is_found_where_the_workload_lists_one_of_other_pipelines() -> None:
+    job = job_of(SMALL, stage_layers=(5, 5))
+    plan = plan_of(pipeline=2, data=4, virtual_pipeline=4)
     assert present_cut(job, plan) is None
     found = best_cut(job, plan)
     assert found.layers is not None

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from constraints.lattice import cross_run_knobs, divisors, enumerate_layouts, num_run_knobs
+from constraints.lattice import cross_run_knobs, divisors, enumerate_layouts, num_run_knobs, pipelines
 from constraints.layout import is_valid_layout
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
@@ -155,11 +155,28 @@ def test_61_layers_are_cut_evenly_or_over_powers_of_two_unless_other_stages_are_
         return set(zip(layouts.pipeline_parallel.tolist(), layouts.virtual_pipeline.tolist(), strict=True))
 
     found = pipelines()
-    # Divisors of 61 and of 63, and 2^k up to 61; two chunks and more on each stage come to 9, 21, 63 only.
+    # Divisors of 61 and of 63, and 2^k up to 61.
     assert {p for p, v in found if v == 1} == {1, 3, 7, 9, 21, 61, 63} | {2, 4, 8, 16, 32}
-    assert {p * v for p, v in found if v > 1} == {9, 21, 63}
-    assert pipelines(pipeline_parallel=[14, 15, 62]) == {(14, 1), (15, 1)}
-    assert pipelines(pipeline_parallel=[3, 15], virtual_pipeline=[3]) == {(3, 3)}
+    # Two chunks and more on each stage come to 9, 21 or 63, but for 2^k stages, which cannot have them even.
+    interleaved = {(p, v) for p, v in found if v > 1}
+    powers = {(2, 2), (2, 4), (2, 8), (2, 16), (4, 2), (4, 4), (4, 8), (8, 2), (8, 4), (16, 2)}
+    assert {(p, v) for p, v in interleaved if p & (p - 1) == 0} == powers
+    assert {p * v for p, v in interleaved - powers} == {9, 21, 63}
+    assert pipelines(pipeline_parallel=[14, 15, 62]) == {(p, v) for p in (14, 15) for v in (1, 2, 4)}
+    assert pipelines(pipeline_parallel=[3, 15], virtual_pipeline=[3]) == {(3, 3), (15, 3)}
+
+
+def test_pipelines_that_can_have_even_chunks_try_no_others_except_the_two_of_a_v() -> None:
+    def chunks(**search: object) -> list[int]:
+        workload = {"model": "llama-2-13b"}
+        job = job_with(H100_RENTED, workload=workload, search={"pipeline_parallel": [8], **search})
+        return [v for _, v in pipelines(job)]
+
+    # Of 40 layers on eight stages.
+    assert chunks() == [1, 5]
+    assert chunks(virtual_pipeline=[3, 5]) == [5]
+    assert chunks(virtual_pipeline=[3, 4]) == [3, 4]
+    assert chunks(pipeline_schedules=["1f1b", "zb_v"]) == [1, 2, 5]
 
 
 def test_on_v100_only_fp16_is_chosen() -> None:

@@ -139,7 +139,7 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("attention_heads", {}, {"num_gpus": 64, "tensor_parallel": 64}),
     ("attention_heads", {"workload": {"model": "llama-3.2-3b"}}, {"num_gpus": 16, "tensor_parallel": 16}),
     ("feed_forward", {"workload": {"model": ODD_FFN}}, {"num_gpus": 16, "tensor_parallel": 8}),
-    ("layers", {}, {"num_gpus": 24, "pipeline_parallel": 3, "virtual_pipeline": 2}),
+    ("layers", {}, {"num_gpus": 24, "pipeline_parallel": 3, "virtual_pipeline": 11}),
     ("layers", {}, {"num_gpus": 40, "pipeline_parallel": 40}),
     ("interleaving", {}, {"num_gpus": 16, "virtual_pipeline": 2}),
     ("interleaving", {}, {"num_gpus": 128, "pipeline_parallel": 4, "virtual_pipeline": 2}),

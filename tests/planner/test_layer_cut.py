@@ -11,7 +11,6 @@ from planner.cli import commands as cli
 from planner.job.file import load_job
 from planner.layer_cut import LayerCut, cut_layers
 from planner.one_design.simulated_design import simulate_plan
-from planner.views.layer_cut_view import in_short
 from simulator.errors import InputError
 from simulator.memory.peak import memory_by_stage
 from tests.support import job_with
@@ -115,6 +114,13 @@ def test_the_option_needs_a_plan_and_a_job(capsys: pytest.CaptureFixture[str]) -
     assert "need JOB.yaml" in capsys.readouterr().err
 
 
-def test_equal_neighbours_are_written_together() -> None:
-    assert in_short((7, *[8] * 14, 7)) == "7, 14 x 8, 7"
-    assert in_short((1, 2)) == "1, 2"
+def test_a_cut_is_given_as_megatron_core_reads_it_unless_chunks_are_in_a_v(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = cut_layers(load_job(BLOOM), PLAN_OF_BLOOM)
+    assert found.present
+    assert found.present.megatron_layout == "Et*5|(t*6|)*10t*5L"
+    assert "in Megatron Core" in printed(capsys)
+    in_v = cut_layers(JOB, {**PLAN, "vpp": 2, "recompute": "none", "pipeline_schedule": "zb_v"})
+    assert in_v.present
+    assert in_v.present.megatron_layout is None

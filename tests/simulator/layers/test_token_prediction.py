@@ -120,7 +120,7 @@ class TestCuts:
     def test_balanced_they_count_as_two_layers_and_stand_alone_where_that_is_more_than_a_share(self) -> None:
         def cut(pipeline: int, virtual: int = 1) -> list[float]:
             plans = table_of(plan_of(pipeline=pipeline, virtual=virtual))
-            assert can_cut(predicting(DEEPSEEK), "balanced", plans.pipeline_parallel, plans.virtual_pipeline)
+            assert can_cut(predicting(DEEPSEEK), "balanced", plans.pipeline_parallel * plans.virtual_pipeline)
             layers: list[float] = split_layers(predicting(DEEPSEEK), plans, "balanced").num_layers[0].tolist()
             return layers
 
@@ -136,7 +136,7 @@ class TestCuts:
         for pipeline in range(1, 23):
             for virtual in (1, 2, 3):
                 plans = table_of(plan_of(pipeline=pipeline, virtual=virtual))
-                if can_cut(model, "balanced", plans.pipeline_parallel, plans.virtual_pipeline)[0]:
+                if can_cut(model, "balanced", plans.pipeline_parallel * plans.virtual_pipeline)[0]:
                     layers = split_layers(model, plans, "balanced").num_layers
                     assert layers.sum() == 20
                     assert layers.min() >= 0

@@ -13,7 +13,7 @@ from simulator.domain.blocks import MixtureOfExperts
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import Schedule
 from simulator.domain.workload import Workload
-from simulator.layout.chunks import can_cut, can_split_evenly, can_split_layers, chunk_weights, split_layers
+from simulator.layout.chunks import can_cut, can_split_evenly, chunk_weights, cuts_evenly, split_layers
 from simulator.memory.peak import peak_memory
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
@@ -35,21 +35,11 @@ def test_published_models_are_cut_as_published(
     assert chunks.num_layers.tolist() == [layers]
 
 
-@given(
-    pipeline=st.integers(1, 32),
-    virtual=st.integers(1, 8),
-    each=st.integers(1, 8),
-    fewer=st.sampled_from([0, 2]),
-    more=st.integers(0, 31),
-)
-def test_every_layer_stands_on_one_chunk(
-    pipeline: int, virtual: int, each: int, fewer: int, more: int
-) -> None:
-    plans = table_of(plan_of(pipeline=pipeline, virtual=virtual))
-    # Over any stages with one chunk each, else evenly but for the ends.
-    layers = max(each * pipeline + more if virtual == 1 else each * pipeline * virtual - fewer, 1)
-    assume(can_split_layers(layers, plans.pipeline_parallel, plans.virtual_pipeline)[0])
-    chunks = split_layers(gpt(num_layers=layers), plans)
+@given(layers=st.integers(1, 130), pipeline=st.integers(1, 32), virtual=st.integers(1, 8))
+def test_every_layer_stands_on_one_chunk(layers: int, pipeline: int, virtual: int) -> None:
+    plans, model = table_of(plan_of(pipeline=pipeline, virtual=virtual)), gpt(num_layers=layers)
+    assume(can_cut(model, None, plans.pipeline_parallel * plans.virtual_pipeline)[0])
+    chunks = split_layers(model, plans)
     assert chunks.num_layers.sum() == layers
     assert chunks.num_layers.min() >= 0
     assert np.ptp(chunks.num_layers) <= 1
@@ -62,9 +52,11 @@ def test_every_layer_stands_on_one_chunk(
 def test_layers_fit_divisors_of_their_number_and_of_two_more(layers: int, fits: set[int]) -> None:
     counts = np.arange(1, 300)
     assert set(counts[can_split_evenly(layers, counts)].tolist()) == fits
-    halves = counts // 2  # the same chunks, two on each stage
-    interleaved = can_split_layers(layers, halves[1:], np.full_like(halves[1:], 2))
-    assert set((2 * halves[1:][interleaved]).tolist()) == {count for count in fits if count % 2 == 0}
+    assert set(counts[cuts_evenly(gpt(num_layers=layers), None, counts)].tolist()) == fits
+    assert set(counts[can_cut(gpt(num_layers=layers), None, counts)].tolist()) == {
+        *range(1, layers + 1),
+        layers + 2,
+    }
 
 
 def test_layers_with_experts_stand_between_dense_ones() -> None:
@@ -80,28 +72,24 @@ def test_layers_with_experts_stand_between_dense_ones() -> None:
     assert behind.num_expert_layers.tolist() == [[0, 1, 2, 1]]
 
 
-def test_plain_pipelines_may_have_any_number_of_stages_up_to_the_layers() -> None:
-    stages = np.arange(1, 100)
-    found = can_split_layers(61, stages, np.ones_like(stages))
-    assert stages[found].tolist() == [*range(1, 62), 63]  # 63 divides 61 + 2
-
-
 @pytest.mark.parametrize(
-    ("layers", "pipeline", "cut"),
+    ("layers", "pipeline", "virtual", "cut"),
     [
-        (9, 4, [2, 2, 3, 2]),  # one layer over: not on the final stage, and as late as it can be
-        (10, 4, [2, 3, 3, 2]),  # the rule of two less, as for BLOOM
-        (11, 4, [2, 3, 3, 3]),  # three over: the final stage takes the third, the first never any
-        (7, 5, [1, 1, 2, 2, 1]),
-        (5, 2, [2, 3]),
-        (61, 8, [7, 7, 8, 8, 8, 8, 8, 7]),
-        (61, 16, [3, 3, *[4] * 13, 3]),
+        (9, 4, 1, [2, 2, 3, 2]),  # one layer over: not on the final stage, and as late as it can be
+        (10, 4, 1, [2, 3, 3, 2]),  # the rule of two less, as for BLOOM
+        (11, 4, 1, [2, 3, 3, 3]),  # three over: the final stage takes the third, the first never any
+        (7, 5, 1, [1, 1, 2, 2, 1]),
+        (5, 2, 1, [2, 3]),
+        (61, 8, 1, [7, 7, 8, 8, 8, 8, 8, 7]),
+        (61, 16, 1, [3, 3, *[4] * 13, 3]),
+        (61, 16, 2, [1, 1, *[2] * 29, 1]),
+        (40, 8, 3, [*[1] * 7, *[2] * 16, 1]),
     ],
 )
-def test_layers_that_remain_stand_on_the_last_stages_but_the_final_one(
-    layers: int, pipeline: int, cut: list[int]
+def test_layers_that_remain_stand_on_the_last_chunks_but_the_final_one(
+    layers: int, pipeline: int, virtual: int, cut: list[int]
 ) -> None:
-    chunks = split_layers(gpt(num_layers=layers), table_of(plan_of(pipeline=pipeline)))
+    chunks = split_layers(gpt(num_layers=layers), table_of(plan_of(pipeline=pipeline, virtual=virtual)))
     assert chunks.num_layers.tolist() == [cut]
 
 
@@ -127,13 +115,15 @@ def mixture(num_layers: int, num_dense_layers: int) -> ModelShape:
     dense=st.integers(0, 70),
     pipeline=st.integers(1, 24),
     virtual=st.integers(1, 5),
+    turns_back=st.booleans(),
 )
 def test_every_stage_is_like_one_of_the_unlike_ones_that_is_not_behind_it(
-    layers: int, dense: int, pipeline: int, virtual: int
+    layers: int, dense: int, pipeline: int, virtual: int, turns_back: bool
 ) -> None:
+    schedule = Schedule.ZB_V if turns_back and pipeline > 1 and virtual == 2 else Schedule.ONE_F_ONE_B
     # With a wider design in the same table, so that there are empty columns.
-    plans = table_of(plan_of(pipeline=pipeline, virtual=virtual), plan_of(pipeline=layers))
-    assume(can_split_layers(layers, plans.pipeline_parallel, plans.virtual_pipeline)[0])
+    plans = table_of(plan_of(pipeline=pipeline, virtual=virtual, schedule=schedule), plan_of(pipeline=layers))
+    assume(can_cut(gpt(num_layers=layers), None, plans.pipeline_parallel * plans.virtual_pipeline)[0])
     chunks = split_layers(mixture(layers, min(dense, layers)), plans)
 
     def contents(stage: int) -> tuple[float, ...]:
@@ -237,6 +227,7 @@ def test_the_last_stage_has_a_copy_of_a_tied_embedding() -> None:
         (62, 4, 2, [7, *[8] * 6, 7]),
         (96, 8, 1, [11, 12, 12, 12, 12, 13, 13, 11]),  # 98 = 8 x 12 + 2; left to itself, 12 on every stage
         (4, 6, 1, [0, 1, 1, 1, 1, 0]),
+        (61, 4, 2, [6, 8, 8, 8, 8, 8, 8, 7]),
         (7, 1, 1, [7]),
     ],
 )
@@ -244,20 +235,22 @@ def test_balanced_stages_count_embedding_and_output_layer(
     layers: int, pipeline: int, virtual: int, cut: list[int]
 ) -> None:
     model, plans = gpt(num_layers=layers), table_of(plan_of(pipeline=pipeline, virtual=virtual))
-    assert can_cut(model, "balanced", plans.pipeline_parallel, plans.virtual_pipeline)[0]
+    assert can_cut(model, "balanced", plans.pipeline_parallel * plans.virtual_pipeline)[0]
     assert split_layers(model, plans, "balanced").num_layers.tolist() == [cut]
 
 
-def test_balanced_chunks_of_interleaved_stages_must_come_out_even() -> None:
-    four = np.array([4])
-    assert can_cut(gpt(num_layers=30), "balanced", four, four)[0]
-    assert not can_cut(gpt(num_layers=32), "balanced", four, four)[0]
+def test_balanced_chunks_are_even_where_they_divide_layers_and_ends() -> None:
+    counts, model = np.arange(1, 17), gpt(num_layers=13)
+    assert counts[cuts_evenly(model, "balanced", counts)].tolist() == [1, 3, 5, 13, 15]  # 13 and 13 + 2
+    # A module and its logits stand alone, and 14 are two on each of the other seven chunks.
+    predicting = model.model_copy(update={"num_mtp_layers": 1})
+    assert cuts_evenly(predicting, "balanced", counts)[7]
+    assert not cuts_evenly(model, "balanced", counts)[7]
 
 
-def test_balanced_plain_stages_may_be_as_many_as_layers_and_ends() -> None:
-    stages = np.arange(1, 9)
-    found = can_cut(gpt(num_layers=4), "balanced", stages, np.ones_like(stages))
-    assert stages[found].tolist() == [1, 2, 3, 4, 5, 6]
+def test_balanced_chunks_may_be_as_many_as_layers_and_ends() -> None:
+    counts = np.arange(1, 9)
+    assert counts[can_cut(gpt(num_layers=4), "balanced", counts)].tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_every_stage_of_a_list_may_be_the_only_one_of_its_kind() -> None:
@@ -273,8 +266,7 @@ def test_listed_layers_stand_where_they_are_listed() -> None:
     chunks = split_layers(model, plans, listed)
     assert chunks.num_layers.tolist() == [list(listed)] * 2
     assert chunks.on_stage(chunks.num_layers, np.array([1, 1])).tolist() == [5, 6]
-    stages = np.array([1, 2, 4, 8])
-    assert can_cut(model, listed, stages, np.ones_like(stages)).tolist() == [False, False, True, False]
+    assert can_cut(model, listed, np.array([1, 2, 4, 8])).tolist() == [False, False, True, False]
 
 
 def test_the_fullest_stage_of_a_list_needs_the_most_memory_wherever_it_is() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from simulator import catalog
 from simulator.domain.plan import TO_AND_FRO, Plan, Recompute, Schedule
 from simulator.domain.workload import Workload
-from simulator.layout.chunks import can_split_layers, split_layers
+from simulator.layout.chunks import can_cut, split_layers
 from simulator.layout.micro_batches import num_micro_batches
 from simulator.layout.model_states import reduced_fraction
 from simulator.memory.activations import in_flight_chunks
@@ -408,7 +408,7 @@ class TestStages:
         zero: int,
         recompute: Recompute,
     ) -> None:
-        assume(can_split_layers(layers, np.array([pipeline]), np.array([virtual]))[0])
+        assume(can_cut(gpt(num_layers=layers), None, np.array([pipeline * virtual]))[0])
         plan = plan_of(
             pipeline=pipeline,
             virtual=virtual,

@@ -18,6 +18,7 @@ from simulator.step.beside_shards import (
     BUSY_SCALE_UP,
     CARRIED_SCALE_UP,
     WAITED_SCALE_UP,
+    busy_share,
     parts_beside_s,
 )
 from simulator.step.card_time import parts_card_s
@@ -41,6 +42,12 @@ def on_cards(job: Job, plan: Plan) -> tuple[Rank, ModelParts, OnLink]:
 def shards(rank: Rank, parts: ModelParts) -> Directions:
     traffic = ReplicaTraffic.of(rank, parts.weights)
     return traffic.forward_s, traffic.backward_s
+
+
+def test_a_link_is_busy_all_the_time_that_it_is_busy_for_longer_than_that() -> None:
+    busy_s = np.array([1.0, 3.0, 0.0, 100.0])
+    whole_s = np.array([4.0, 2.0, 0.0, 0.0])  # A quotient by the least positive number would overflow.
+    assert busy_share(busy_s, whole_s).tolist() == [0.25, 1.0, 0.0, 1.0]
 
 
 def test_a_pass_waits_for_all_of_what_shows() -> None:

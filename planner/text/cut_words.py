@@ -1,0 +1,36 @@
+"""How is a cut of layers into chunks written: in short, and for Megatron Core?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+
+def in_short(layers: Sequence[int]) -> str:
+    """Returns layer counts with equal neighbours grouped: `7, 14 x 8, 7`."""
+    runs = ((count, len(list(run))) for count, run in groupby(layers))
+    return ", ".join(f"{times} x {count}" if times > 1 else str(count) for count, times in runs)
+
+
+def megatron_layout(layers: Sequence[int], num_mtp_layers: int = 0) -> str:
+    """Returns what `--pipeline-model-parallel-layout` of Megatron Core takes for chunks of a pipeline, in model order.
+
+    E is the embedding, t a layer, m a module of multi-token prediction, L the loss, a bar the end of a chunk (Megatron Core's
+    user guide, Custom Pipeline Model Parallel Layout).
+
+    Args:
+        layers: layers of two chunks or more.
+        num_mtp_layers: modules of multi-token prediction on the last chunk.
+
+    Example:
+        >>> megatron_layout([1, 1, *[2] * 29, 1])
+        'Et|t|(tt|)*29tL'
+    """
+    first, *inner, last = map(_letters, layers)
+    runs = ((f"{letters}|", len(list(run))) for letters, run in groupby(inner))
+    between = "".join(f"({chunk})*{times}" if times > 1 else chunk for chunk, times in runs)
+    return f"E{first}|{between}{last}{'m' * num_mtp_layers}L"
+
+
+def _letters(num_layers: int) -> str:
+    return "t" * num_layers if num_layers < 3 else f"t*{num_layers}"
