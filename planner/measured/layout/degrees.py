@@ -18,7 +18,7 @@ from planner.measured.workload.sequences import splits_sequence_only
 from simulator.layout.chunks import can_split_evenly
 
 MOST_ADDED_LAYERS_FRACTION = 0.1
-"""Share of layers that may be added to a pipeline of uneven stages, so that every stage is as full as the fullest."""
+"""Share of layers that may be added to a pipeline whose layers do not make up its chunks, or that a guessed one may lack."""
 TENSOR_DEGREES = (1, 2, 4, 8)
 """Possible tensor-parallel degrees of a run that does not state its own."""
 LEAST_TENSOR_DEGREES = tuple(sorted(factor * 2**power for factor in (1, 3) for power in range(12)))
@@ -313,14 +313,18 @@ def told_group_size(told: Told) -> int | None:
 
 def can_split(num_layers: int, layout: RunLayout, chunks_per_stage: int) -> bool:
     """Returns whether stages can have so many chunks, with a few more layers at most."""
-    chunks = layout.pipeline_parallel * chunks_per_stage
-    return chunks_per_stage == 1 or _even_layers(num_layers, chunks) is not None
+    return _filling_layers(num_layers, layout.pipeline_parallel * chunks_per_stage) is not None
 
 
 def split_layers(told: Told, num_layers: int, layout: RunLayout) -> int:
-    """Returns the layers, or a few more where they do not split evenly: the fullest stage sets the pace."""
-    layers = _even_layers(num_layers, layout.num_chunks) or num_layers
+    """Returns the layers, or a few more where they do not make up all chunks."""
+    layers = _filling_layers(num_layers, layout.num_chunks) or num_layers
     return layers if layers == num_layers else told.default("layers", layers)
+
+
+def _filling_layers(num_layers: int, chunks: int) -> int | None:
+    """Returns the layers if each of the chunks can have some, else the fewest more that split evenly, as below."""
+    return num_layers if chunks <= num_layers else _even_layers(num_layers, chunks)
 
 
 def _even_layers(num_layers: int, chunks: int) -> int | None:

@@ -46,7 +46,7 @@ def cases() -> dict[str, Case]:
         "whole_nodes": (job, {"dp": 20}),
         "attention_heads": (job, {"tp": 3, "dp": 8}),
         "feed_forward": (job, {"tp": 3, "dp": 8}),
-        "layers": (job, {"pp": 4, "vpp": 3, "dp": 4}),
+        "layers": (job, {"pp": 4, "vpp": 9, "dp": 4}),
         "interleaving": (job, {"pp": 4, "vpp": 2, "dp": 32}),
         "interleaved_groups": (job, {"pp": 4, "vpp": 2, "dp": 4, "interleaved_group_size": 3}),
         "schedule": (job, {"pp": 2, "dp": 8, "pipeline_schedule": "zb_v"}),

@@ -14,8 +14,8 @@ from planner.measured.runs import Row, compare, plan_of
 from planner.validation.comparison import verdicts_of
 from tests.planner.measured_rows import LLAMA_8B, LLAMA_405B, RUN, simulated_row, the_row, written
 
-ODD: Mapping[str, object] = {"layers": 33, "hidden": 4096}
-"""Layers that two chunks on each of four stages do not share out evenly."""
+FEW: Mapping[str, object] = {"layers": 5, "hidden": 4096}
+"""Layers that do not make up two chunks on each of four stages."""
 FSDP_405B: Mapping[str, object] = {
     **LLAMA_405B,
     "id": "t",
@@ -243,7 +243,7 @@ class TestLayout:
             ({"notes": "Interleaved 1F1B", "framework": "torchtitan", "micro_batch": 1}, "1f1b", 2, ""),
             ({"pp_schedule": "ZB-2p"}, "zb_v", 2, "twice the activations of 1F1B"),
             (
-                {"pp_schedule": "zbv", **ODD},
+                {"pp_schedule": "zbv", **FEW},
                 "zb_h1",
                 1,
                 "zb_v needs layers for 2 chunks on each stage; taken as zb_h1",

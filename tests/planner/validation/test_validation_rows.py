@@ -384,11 +384,18 @@ class TestRows:
         )
         assert only_row(tmp_path, step_time_s=8.1, tokens_per_s_per_gpu=16384)["remarks"] == ""
 
-    def test_layers_that_do_not_split_fill_all_stages_like_the_fullest(self, tmp_path: Path) -> None:
-        sizes = {"model": "Foo", "hidden": 4096, "n_gpus": 32, "pp": 16, "gpus_per_node": 8}
-        uneven, even = (only_row(tmp_path, layers=layers, **sizes) for layers in (61, 62))
-        assert uneven["num_layers"] == "62"
-        assert step_s(uneven) == step_s(even)
+    def test_layers_that_do_not_split_evenly_are_cut_as_they_are_and_added_to_where_chunks_lack_some(
+        self, tmp_path: Path
+    ) -> None:
+        sizes = {"model": "Foo", "hidden": 4096, "n_gpus": 32, "gpus_per_node": 8}
+        fewer, uneven, even = (only_row(tmp_path, layers=layers, pp=16, **sizes) for layers in (60, 61, 62))
+        assert uneven["num_layers"] == "61"
+        assert "layers" not in uneven["assumed"].split()
+        # The fullest of 16 stages has four layers in any case.
+        assert step_s(fewer) <= step_s(uneven) <= step_s(even) < 1.03 * step_s(fewer)
+        lacking = only_row(tmp_path, layers=61, pp=32, vpp=2, **sizes)
+        assert lacking["num_layers"] == "62"
+        assert "layers" in lacking["assumed"].split()
 
     def test_new_shapes_on_new_hardware_are_simulated(self, tmp_path: Path) -> None:
         shape = {
