@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.deep_plans import PAGE, difference
 from benchmarks.sheets import markdown_row
 from docs.markdown import replaced
-from planner.deep.answer import checked_plan
+from planner.explain.runnable_plan import checked_plan
 from simulator import catalog
 from simulator.deep.plans.plan_step import PlanStep, plan_step
 from simulator.domain.job import Job

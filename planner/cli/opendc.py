@@ -89,16 +89,17 @@ def export(
 
     docs/how-to/opendc.md describes each file. A folder that already holds an experiment is refused.
 
-    Exit codes: 0 the files are written; 2 broken input, or a plan that cannot be run.
+    Exit codes: 0 the files are written, even if the plan violates limits, which is reported; 2 broken input, or a plan
+    that cannot be run.
     """
-    from planner.cli.terminal.output import quiet_libraries, working
-    from planner.explain.runnable_plan import plan_that_runs
+    from planner.cli.terminal.output import quiet_libraries, tell_violations, working
+    from planner.explain.runnable_plan import checked_plan
     from planner.opendc.export import export_opendc
     from planner.text import human
 
     with quiet_libraries(), working("writing the experiment", is_shown=not quiet):
         asked, chosen = planned.read()
-        checked = plan_that_runs(asked, chosen)
+        checked, broken = checked_plan(asked, chosen)
         written = export_opendc(
             asked, checked, folder, start=start, seed=seed, replication=replay, period_s=period_s
         )
@@ -109,6 +110,7 @@ def export(
     click.echo(
         f"{folder / 'experiment.json'}: {tasks} with {fragments}, {written.energy_kwh:,.0f} kWh", err=True
     )
+    tell_violations(broken)
 
 
 @opendc.command(

@@ -18,10 +18,8 @@ from planner.deep.words import (
     slow_links_in_words,
     waits_in_words,
 )
-from planner.explain.runnable_plan import plan_that_runs
-from planner.explain.violations import layout_violations, limit_violations
+from planner.explain.runnable_plan import checked_plan
 from planner.input.arguments import check_kind, check_mapping
-from planner.input.plan_input import PLAN
 from planner.timeline.file import TIMELINE
 from simulator.catalog import catalog_hash
 from simulator.deep.collectives.collective_forms import Algorithm
@@ -36,7 +34,7 @@ from simulator.deep.plans.plan_on_nodes import plan_on_nodes, regular_nodes
 from simulator.deep.plans.plan_step import MOST_UNFOLDED, PlanStep, plan_step
 from simulator.deep.playing.waits import of_stages
 from simulator.domain.job import Job
-from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.plan import Plan
 from simulator.record import Record
 from simulator.table import Floats, Integers
 
@@ -224,19 +222,6 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
         played=step.played,
         rows=accelerator_names(step),
     )
-
-
-def checked_plan(job: Job, written: Plan | Mapping[str, object]) -> tuple[Plan, tuple[str, ...]]:
-    """Returns a plan that can run, and sentences that say which limits it breaks.
-
-    Raises:
-        InputError: the layout cannot run.
-    """
-    plan = plan_that_runs(job, written, source=PLAN)
-    from constraints.evaluation import evaluate
-
-    over_limits = limit_violations(job, evaluate(job, PlanTable.from_plans([plan])))
-    return plan, tuple(each.sentence for each in (*layout_violations(job, plan), *over_limits))
 
 
 def accelerator_names(step: PlanStep) -> tuple[str, ...]:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.explain.violations import AVAILABILITY, Violation, degrees_violation, layout_violations
+from constraints.evaluation import evaluate
+from planner.explain.violations import (
+    AVAILABILITY,
+    Violation,
+    degrees_violation,
+    layout_violations,
+    limit_violations,
+)
 from planner.input.plan_input import PLAN, plan_of
 from simulator.domain.job import Job
-from simulator.domain.plan import Plan
+from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError, Problem
 
 
@@ -42,3 +49,14 @@ def plan_that_runs(job: Job, written: Plan | Mapping[str, object], *, source: st
     if broken := obstacles(job, plan, num_gpus):
         raise InputError([Problem(path="", value="", rule=rule.sentence) for rule in broken], source)
     return plan
+
+
+def checked_plan(job: Job, written: Plan | Mapping[str, object]) -> tuple[Plan, tuple[str, ...]]:
+    """Returns a plan that can run, and sentences that say which limits it breaks.
+
+    Raises:
+        InputError: the layout cannot run.
+    """
+    plan = plan_that_runs(job, written)
+    over_limits = limit_violations(job, evaluate(job, PlanTable.from_plans([plan])))
+    return plan, tuple(each.sentence for each in (*layout_violations(job, plan), *over_limits))

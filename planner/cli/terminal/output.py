@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,12 @@ def tell_timeline(file: Path, holds: str = "") -> None:
     """Reports on stderr where a timeline was written, what it holds, and what opens it."""
     way = "open it in ui.perfetto.dev or chrome://tracing"
     click.echo(f"Timeline: {file} ({f'{holds}; {way}' if holds else way})", err=True)
+
+
+def tell_violations(broken: Iterable[str]) -> None:
+    """Reports on stderr which limits of the job a written plan violates."""
+    for sentence in broken:
+        click.echo(f"The plan violates a limit: {sentence}", err=True)
 
 
 def rendered(show: Callable[[Console], None], *, piped_width: int = WIDTH) -> str:

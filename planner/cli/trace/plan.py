@@ -37,16 +37,18 @@ def export_plan(
     collectives in step.groups.json. Operators have capplan's times; collectives are not split and have their sizes.
     capplan trace play can replay the files.
 
-    Exit codes: 0 the files are written; 2 broken input, or a plan that cannot be run.
+    Exit codes: 0 the files are written, even if the plan violates limits, which is reported; 2 broken input, or a plan
+    that cannot be run.
     """
-    from planner.cli.terminal.output import quiet_libraries, working
-    from planner.deep.answer import checked_plan
+    from planner.cli.terminal.output import quiet_libraries, tell_violations, working
+    from planner.explain.runnable_plan import checked_plan
     from planner.input.plan_input import read_plan
     from planner.job.file import load_job
     from planner.trace.export import export_step
 
     with quiet_libraries(), working("writing the traces", is_shown=not quiet):
         asked = load_job(job, overrides)
-        checked, _ = checked_plan(asked, read_plan(plan))
+        checked, broken = checked_plan(asked, read_plan(plan))
         num_nodes = export_step(asked, checked, folder, suffix=f".{form}")
     tell_chakra(folder / f"step.0.{form}", checked.num_gpus, num_nodes)
+    tell_violations(broken)

@@ -402,7 +402,9 @@ class TestExport:
         folder = str(tmp_path / "astra")
         arguments = [job, "--plan", "tp=4,pp=2,dp=1,recompute=full", "--set", "workload.global_batch_size=4"]
         assert main(["trace", "export-plan", *arguments, "--format", form, "--output", folder]) == 0
-        assert "8 traces with" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert "8 traces with" in told
+        assert "violates" not in told
         wide = ("--network", "nodes", "--bandwidth", "450e9")
         assert main(["trace", "play", folder, *wide, "--json"]) == 0
         played = PlayAnswer.model_validate_json(capsys.readouterr().out)
@@ -411,6 +413,21 @@ class TestExport:
         deep = DeepStep.model_validate_json(capsys.readouterr().out)
         # The network of the traces has no start-ups and the whole bandwidth of its links.
         assert 0.9 * deep.step_time_s < played.step_s < deep.step_time_s
+
+    def test_limits_that_an_exported_plan_violates_are_told(
+        self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        arguments = [job, "--plan", "tp=4,pp=2,dp=1,recompute=full", "--set", "workload.global_batch_size=4"]
+        arguments += [
+            "--set",
+            "limits.deadline_days=1",
+            "--format",
+            "json",
+            "--output",
+            str(tmp_path / "astra"),
+        ]
+        assert main(["trace", "export-plan", *arguments]) == 0
+        assert re.search(r"The plan violates a limit: .*deadline_days = 1", capsys.readouterr().err)
 
     def test_a_plan_of_too_many_accelerators_is_refused(
         self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -290,6 +290,27 @@ class TestCommand:
             "workload",
         ]
 
+    def test_limits_that_a_written_plan_violates_are_told(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        job = tmp_path / "job.yaml"
+        job.write_text(
+            "workload: {model: llama-3.1-8b, tokens: 5e9, sequence_length: 8192, global_batch_size: 64}\n"
+            "offers: [{accelerator: h100-sxm5-80gb, num_gpus: {min: 32, max: 64}}]\nsite: us-iowa\n"
+            "limits: {deadline_days: 0.1}\n",
+            encoding="utf-8",
+        )
+        folder = tmp_path / "experiment"
+        assert (
+            main(["opendc", "export", str(job), "--plan", "tp=2,dp=8", "--output", str(folder), "--quiet"])
+            == 0
+        )
+        told = capsys.readouterr().err.splitlines()
+        assert told[0].startswith(f"{folder}/experiment.json: 2 tasks with ")
+        assert [line.split(": ", 1)[0] for line in told[1:]] == ["The plan violates a limit"] * 2
+        assert "num_gpus" in told[1]
+        assert "deadline_days" in told[2]
+
     def test_a_plan_that_does_not_run_is_broken_input(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
