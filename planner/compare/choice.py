@@ -58,7 +58,7 @@ def choices_of(first: Side, other: Side) -> tuple[list[Cause], list[str]]:
     notes = [*_differs(first, own), *_differs(other, theirs)]
     if any(design != own for design in (theirs, *chosen)):
         among = human.counted(len(known), "design")
-        notes.append(f"different design: chosen among the {among} of both answers with one input changed")
+        notes.append(f"what an input leads to is chosen among the {among} of both answers")
     if theirs not in (None, own, *chosen):
         notes += _needed_together(first.job, other.job, known, theirs)
     return causes, notes

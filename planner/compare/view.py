@@ -195,7 +195,8 @@ def explanation_rows(
 
 def _chosen(explanation: Explanation) -> list[tuple[str, Metrics]]:
     """The effect of the different design, by the inputs that lead to it where they are known."""
-    if not explanation.choices:
+    is_same_design = not any(explanation.design.values())
+    if is_same_design or not explanation.choices:
         return [("different design", explanation.design)]
     alone = [
         (f"different design due to {name_words(each.input)}", each.effects) for each in explanation.choices

@@ -11,12 +11,19 @@ import pytest
 from planner import recommend, simulate_plan
 from planner.cli import commands as cli
 from planner.cli.terminal.output import WIDTH, rendered
-from planner.compare.comparison import Comparison
+from planner.compare.comparison import Comparison, Explanation, MetricRow
+from planner.compare.figures import Cause
 from planner.compare.inputs import differences, with_input
 from planner.compare.page import comparison_page
 from planner.compare.side_by_side import compare
 from planner.compare.sides import Side, read_side
-from planner.compare.view import figure_rows, show_comparison, step_rows
+from planner.compare.view import (
+    explanation_notes,
+    explanation_rows,
+    figure_rows,
+    show_comparison,
+    step_rows,
+)
 from planner.input.plan_input import plan_of
 from planner.recommended.output import SINGLE_FIGURES
 from planner.study.durable import run_study_of
@@ -369,6 +376,26 @@ class TestChoices:
         assert "  different design  " not in text
 
     @pytest.mark.long
+    def test_choices_that_cancel_out_in_the_same_design_have_no_rows(self) -> None:
+        saved, dearer = {"cost_usd": -5e5}, {"cost_usd": 1e5}
+        choices = (
+            Cause(input="offers[h100].price", effects=dearer, note="alone, it leads to 8 x h100, TP8"),
+            Cause(input="offers[h200].price", effects={}),
+        )
+        explained = Explanation(
+            side="other",
+            causes=(Cause(input="offers[h200].price", effects=saved),),
+            interaction={"cost_usd": 0.0},
+            design={"cost_usd": 0.0},
+            total=saved,
+            choices=choices,
+            choice_interaction={"cost_usd": -1e5},
+        )
+        figures = [MetricRow(metric="cost_usd", values=(1.9e6, 1.4e6))]
+        rows = explanation_rows(explained, figures, ["cost_usd"])
+        assert rows == [("price of h200", "-$500 k"), ("total", "-$500 k")]
+        assert explanation_notes(explained) == ["price of h100: alone, it leads to 8 x h100, TP8"]
+
     def test_inputs_that_choose_only_together_are_named(self, tmp_path: Path) -> None:
         # A budget a little above the cost of the first answer, or a price a little higher: its design is still affordable
         # with either, and not with both.
