@@ -20,6 +20,9 @@ class Progress:
     """The best found so far, in a few words."""
 
 
+RECORDING_IN_MLFLOW = "recording in MLflow"
+"""The last stage of a study that MLflow records: its answer, files and the runs of its designs are sent."""
+
 Report = Callable[[Progress], None]
 """Called from time to time with the state of the study; must not raise."""
 Stop = Callable[[], bool]

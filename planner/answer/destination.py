@@ -15,7 +15,7 @@ from simulator.argument_names import told
 from simulator.domain.job import Job
 from studies.files.design_log import DesignLog
 from studies.files.design_parts import PARTS
-from studies.progress import Report
+from studies.progress import RECORDING_IN_MLFLOW, Progress, Report
 from studies.tracking.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.tracking.store_address import DEFAULT_FILE
 from studies.tracking.tracker import StudyTracker
@@ -45,7 +45,7 @@ class Destination:
             answer: the answer.
             recording: recording of the study that gave it.
             log: table of its designs, for a report; None: no report.
-            progress: receives progress reports on drawing.
+            progress: receives progress reports on drawing and recording.
 
         Returns:
             The answer, with the location of the study in MLflow.
@@ -62,6 +62,8 @@ class Destination:
         if drawn is not None:
             files.append(write_page(drawn, folder / PAGE_FILE))
             pictures = write_pictures(drawn, self.scratch / PICTURE_FOLDER, "png") if self.tracker else []
+        if self.tracker is not None:
+            progress(Progress(stage=RECORDING_IN_MLFLOW, num_done=0, num_total=None))
         finish(recording, answer, files, pictures)
         answer = self._with_record(answer, recording)
         if self.output is not None and is_empty:  # so that the same command can be run again

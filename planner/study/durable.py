@@ -37,7 +37,7 @@ from studies.evaluation.evaluator import JournaledSimulation
 from studies.files.identity import Identity, Keep
 from studies.files.journal import Journal
 from studies.files.store import StudyStore, only_runner
-from studies.progress import Report, Stop, ignore, never_stop
+from studies.progress import RECORDING_IN_MLFLOW, Progress, Report, Stop, ignore, never_stop
 from studies.study import chosen_algorithm
 
 EngineFor = Callable[[Job], Engine]
@@ -159,6 +159,7 @@ def resume_study(
     with only_runner(path), Journal.open(path) as journal:
         facts = journal.facts
         if ANSWER in facts:
+            _announce_recording(progress, target)
             return _answered(journal, facts, target)
         job, seed = _resumable(path.stem, facts)
         if target is not None:
@@ -181,12 +182,19 @@ def resume_study(
             evaluator.settle()
             if answer.status != "interrupted":
                 journal.note({ANSWER: answer.model_dump_json(), STATUS: answer.status})
+            _announce_recording(progress, target)
             record = told.finish(answer)
         if record is not None and target is not None:
             journal.note({DELIVERED_TO: target.place})
             answer = answer.model_copy(update={"mlflow": record})
     counts = Counts.of(evaluator)
     return StudyAnswer(path=path, answer=answer, counts=counts, tracking_failure=told.failure)
+
+
+def _announce_recording(progress: Report, target: Target | None) -> None:
+    """Reports that MLflow is sent the end of a study, if it is sent at all."""
+    if target is not None:
+        progress(Progress(stage=RECORDING_IN_MLFLOW, num_done=0, num_total=None))
 
 
 def _check_means(

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options.shared import experiment_option, json_option, store_option, tracking_uri_option
+from planner.cli.options.shared import (
+    experiment_option,
+    json_option,
+    progress_options,
+    store_option,
+    tracking_uri_option,
+)
 from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
@@ -83,15 +89,22 @@ def merge(*, names: tuple[str, ...], into: str, folder: Path, as_json: bool) -> 
 @tracking_uri_option
 @experiment_option
 @json_option
+@progress_options
 def sync(
-    *, names: tuple[str, ...], folder: Path, tracking_uri: str | None, experiment: str, as_json: bool
+    *,
+    names: tuple[str, ...],
+    folder: Path,
+    tracking_uri: str | None,
+    experiment: str,
+    as_json: bool,
+    quiet: bool,
 ) -> int:
     """Deliver the named studies, or all that are complete, to MLflow; studies that it already has are left unchanged.
 
     A study that cannot be delivered, or whose file is damaged, is named with the reason; the others are still delivered,
     and the exit code is 1. Without names, incomplete studies are skipped, and named.
     """
-    from planner.cli.terminal.output import write
+    from planner.cli.terminal.output import working, write
     from planner.json_forms import StudySync, SyncedStudy
     from planner.study.reports import list_studies
     from studies.files.store import StudyStore, called
@@ -109,7 +122,8 @@ def sync(
             why = _NOT_ENDED[state].format(name=called(store.find(name)))
             synced = SyncedStudy(study=name, state="skipped", failure=why)
         else:
-            synced = _synced(store, name, tracking_uri, experiment)
+            with working(f"delivering {name}", is_shown=not quiet):
+                synced = _synced(store, name, tracking_uri, experiment)
         found.append(synced)
         if synced.failure:
             click.echo(f"{name}: {synced.failure}", err=True)

@@ -147,5 +147,6 @@ class _Log:
         if moment.stage != self._stage:
             self._stage = moment.stage
             of = f" of {moment.num_total:,}" if moment.num_total else ""
+            count = f" ({moment.num_done:,}{of})" if moment.num_done or of else ""
             elapsed_s = time.monotonic() - self._began
-            click.echo(f"[{elapsed_s:7.1f} s] {moment.stage} ({moment.num_done:,}{of})", err=True)
+            click.echo(f"[{elapsed_s:7.1f} s] {moment.stage}{count}", err=True)

@@ -31,7 +31,7 @@ from studies.files.design_log import read_designs
 from studies.files.identity import Keep, job_hash, study_label
 from studies.files.journal import Journal
 from studies.files.store import StudyStore
-from studies.progress import Progress
+from studies.progress import RECORDING_IN_MLFLOW, Progress
 from studies.tracking.design_table import run_name
 from studies.tracking.store_address import asked_store
 from studies.tracking.tracker import StudyTracker
@@ -49,11 +49,25 @@ def test_sync_delivers_what_it_can_and_names_every_study_that_it_cannot(
     stopped = made(tmp_path, num_batches=1, seed=2).path.stem
     ended = run(tmp_path, job=job_of().model_copy(update={"limits": Limits(budget_usd=1.0)})).path.stem
     names = [stopped, "nobody", ended]
-    assert main(["study", "sync", *names, "--store", str(tmp_path), "--tracking-uri", uri]) == 1
+    command = ["study", "sync", *names, "--store", str(tmp_path), "--tracking-uri", uri]
+    assert main([*command, "--verbose"]) == 1
     told = capsys.readouterr()
+    assert f"s] delivering {ended}\n" in told.err
     assert told.out == f"{ended}: delivered\n"
     assert f"{stopped}: study {stopped} has not ended" in told.err
     assert "nobody: study 'nobody': there is no such study" in told.err
+
+
+def test_a_study_reports_that_its_end_is_sent_to_mlflow(tmp_path: Path, uri: str) -> None:
+    told: list[Progress] = []
+    path = made(tmp_path, num_batches=1).path
+    resume_study(path, target=Target(tracking_uri=uri), progress=told.append)
+    recording = Progress(stage=RECORDING_IN_MLFLOW, num_done=0, num_total=None)
+    assert [moment for moment in told if moment.stage == RECORDING_IN_MLFLOW] == [recording]
+    assert told[-1] == recording
+    told.clear()
+    resume_study(path, progress=told.append)
+    assert told == []  # it has ended, and nothing is sent without a target
 
 
 def test_the_state_of_a_stopped_study_says_whether_mlflow_was_sent_its_designs(
