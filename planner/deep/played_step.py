@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ MOST_LINKS = 10
 """Hot links that are listed."""
 CIRCUITS = "circuits"
 """What a message waits for that has no circuit yet."""
+ALIKE_FRACTION = 1e-3
+"""Links whose figures differ by less are alike; a reader sees three digits."""
 _COLLECTIVES = frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-to-all"})
 SMALLEST_FRACTION = 1e-6
 """A wait below this share of the step is rounding."""
@@ -54,6 +57,15 @@ class HotLink(Record):
     """Share of the step during which its traffic could have used more bandwidth."""
     waited_s: float
     """How long accelerators waited for traffic on it, summed over all of them."""
+    num_alike: int = 1
+    """How many links of its kind have the same figures within 0.1 %, with itself; those beyond the listed ones count, too."""
+
+    def is_like(self, other: HotLink) -> bool:
+        """Returns whether another link is of the same kind and has the same figures within 0.1 %."""
+        mine = self.num_bytes, self.full_fraction, self.waited_s
+        theirs = other.num_bytes, other.full_fraction, other.waited_s
+        is_close = np.allclose(mine, theirs, rtol=ALIKE_FRACTION, atol=0.0)
+        return is_close and _kind(self.link) == _kind(other.link)
 
 
 class CircuitLink(Record):
@@ -170,6 +182,7 @@ def hot_links(
         used_s, full_s = used_s[fold.stand_in], full_s[fold.stand_in]
     step_s = max(played.makespan_s, np.finfo(np.float64).tiny)
     hottest = np.argsort(-waited_s, kind="stable")[:MOST_LINKS]
+    figures = np.stack([num_bytes, full_s, waited_s])
     return tuple(
         HotLink(
             link=topology.link_name(link),
@@ -177,10 +190,24 @@ def hot_links(
             used_fraction=float(used_s[link]) / step_s,
             full_fraction=float(full_s[link]) / step_s,
             waited_s=float(waited_s[link]),
+            num_alike=_num_alike(topology, figures, link),
         )
         for link in hottest.tolist()
         if waited_s[link] > SMALLEST_FRACTION * step_s
     )
+
+
+def _num_alike(topology: Topology, figures: Floats, link: int) -> int:
+    """Returns how many links are like one, itself included; the figures of all links are `(f, l)`."""
+    own = figures[:, [link]]
+    is_close = np.all(np.isclose(figures, own, rtol=ALIKE_FRACTION, atol=0.0), axis=0)
+    kind = _kind(topology.link_name(link))
+    return sum(_kind(topology.link_name(other)) == kind for other in np.flatnonzero(is_close).tolist())
+
+
+def _kind(name: str) -> str:
+    """Returns the name of a link without its numbers."""
+    return re.sub(r"\d+", "", name)
 
 
 def circuit_summary(topology: Topology, played: Played) -> CircuitSummary | None:

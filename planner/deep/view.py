@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner.deep.answer import DeepStep
+from planner.deep.link_rows import link_rows
 from planner.recommended.design_words import layout, part_words
 from planner.text import human
 from planner.text.text_blocks import bar, grid, headline, sentences, title
@@ -32,7 +33,7 @@ def show_deep(answer: DeepStep, console: Console) -> None:
     sentences(console, answer.waits)
     if answer.hot_links:
         title(console, "Links with the longest waits, per average accelerator that was played")
-        grid(console, _links(answer))
+        grid(console, link_rows(answer.hot_links, len(answer.roles)))
     title(console, "Notes")
     sentences(console, _notes(answer))
 
@@ -43,13 +44,6 @@ def _parts(answer: DeepStep, console: Console) -> Iterator[tuple[str, ...]]:
             fraction = part.deep_s / answer.step_time_s
             figures = human.duration(part.deep_s), human.duration(part.fast_s), human.percent(fraction)
             yield part_words(part.name, [answer.plan]), *figures, bar(console, fraction)
-
-
-def _links(answer: DeepStep) -> Iterator[tuple[str, str, str, str]]:
-    for link in answer.hot_links:
-        full = f"full {human.percent(link.full_fraction)} of the step"
-        waited = human.duration(link.waited_s / len(answer.roles))
-        yield link.link, f"{human.short(link.num_bytes)}B", full, waited
 
 
 def _notes(answer: DeepStep) -> list[str]:

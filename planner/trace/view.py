@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from planner.deep.link_rows import link_rows
 from planner.deep.played_step import CIRCUITS, AcceleratorTime, CircuitSummary, PlayedStep
 from planner.deep.wait_words import waits_of_all
 from planner.text import human
@@ -76,7 +77,7 @@ def show_links(answer: PlayedStep, console: Console) -> None:
     """Writes the links and circuits that are waited for."""
     if answer.hot_links:
         title(console, "Links with the longest waits, per average accelerator")
-        grid(console, _links(answer))
+        grid(console, link_rows(answer.hot_links, answer.num_gpus))
     if answer.circuits is not None:
         title(console, "Circuits with the longest waits, summed over messages")
         sentences(console, [_circuits(answer.circuits)])
@@ -244,10 +245,3 @@ def _circuit_rows(circuits: CircuitSummary) -> Iterator[tuple[str, str, str]]:
     for row in circuits.longest:
         times = "once" if row.num_set_ups == 1 else f"{human.count(row.num_set_ups)} times"
         yield row.circuit, f"set up {times}", human.duration(row.waited_s)
-
-
-def _links(answer: PlayedStep) -> Iterator[tuple[str, str, str, str]]:
-    for link in answer.hot_links:
-        full = f"full {human.percent(link.full_fraction)} of the step"
-        moved = f"{human.short(link.num_bytes)}B"
-        yield link.link, moved, full, human.duration(link.waited_s / answer.num_gpus)

@@ -12,6 +12,7 @@ import pytest
 
 from planner.cli.commands import main
 from planner.deep.events import COMPUTE, NETWORK
+from planner.deep.link_rows import link_rows
 from planner.trace.hop_simulation import HopAnswer
 from planner.trace.request import NetworkKind, TraceRequest
 from planner.trace.simulation import simulate_trace
@@ -59,6 +60,7 @@ class TestAnswer:
             assert mine.num_bytes == pytest.approx(theirs.num_bytes)
             assert mine.waited_s == pytest.approx(theirs.waited_s)
             assert mine.full_fraction == pytest.approx(theirs.full_fraction)
+            assert mine.num_alike == theirs.num_alike
         assert whole.num_played == 16
         assert part.num_played * part.num_tasks <= 16 * whole.num_tasks
 
@@ -230,6 +232,21 @@ class TestAnswer:
             assert link.waited_s == pytest.approx(SUMMED_S)
             assert link.num_bytes == pytest.approx(1.5 * 1632)
             assert link.full_fraction == pytest.approx(SUMMED_S / answer.step_s)
+            assert link.num_alike == 4
+        assert main(["trace", "simulate", small, "--gpus", "16", "--parallel", "dp", *SLOW_NET]) == 0
+        heading = "Links with the longest waits, per average accelerator\n"
+        row, _, rest = capsys.readouterr().out.partition(heading)[2].partition("\n")
+        assert re.fullmatch(r"  gpu \d+ -> gpu \d+, and 15 like it +3,060B +full .*", row)
+        assert "->" not in rest
+
+    def test_a_slow_link_has_its_own_row_beside_those_that_are_alike(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        asked = ("--gpus", "4", "--parallel", "dp", *SLOW_NET, "--collectives", "ring")
+        answer = answered(capsys, small, *asked, "--slow-link", "gpu:1>gpu:2=0.5")
+        rows = list(link_rows(answer.hot_links, answer.num_gpus))
+        assert rows[0][0] == "gpu 1 -> gpu 2"
+        assert len({row[0] for row in rows}) == len(rows) <= len(answer.hot_links)
 
     def test_the_same_as_triosim(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         file = tmp_path / "vgg13.json"
