@@ -79,7 +79,7 @@ def validate(
 
     calibration = _calibration()
     with quiet_libraries(), progress(is_shown=not quiet) as tell:
-        entries = _entries(_rows(measured), tell, calibration)
+        entries = _entries(_rows(measured, tell), tell, calibration)
         report = report_of(entries, _unread_columns(measured))
     if as_json:
         runs = None if measured else whole_runs_json()
@@ -98,18 +98,21 @@ def _show_row(
     measured: Path | None, row_id: str, job_file: Path | None, *, as_json: bool, quiet: bool
 ) -> None:
     """Prints one row, and writes its job."""
-    from planner.cli.terminal.output import quiet_libraries, tell, working
+    from planner.cli.terminal.output import progress, quiet_libraries, tell
     from planner.job.row_job import check_row_job_file, write_row_job
     from planner.measured.rows import Unmodelled
     from planner.one_design.measured_row import measured_row, row_named, step_of
     from planner.validation.comparison import entries_of
     from planner.views.measured_row_view import show_measured_row
+    from studies.progress import Progress
 
     if job_file is not None:
         check_row_job_file(job_file)
     calibration = _calibration()
-    with quiet_libraries(), working("simulating the row", is_shown=not quiet):
-        (entry,) = entries_of([row_named(_rows(measured), row_id)], calibration)
+    with quiet_libraries(), progress(is_shown=not quiet) as report:
+        row = row_named(_rows(measured, report), row_id)
+        report(Progress(stage="simulating the row", num_done=0, num_total=None))
+        (entry,) = entries_of([row], calibration)
         answer = measured_row(entry, calibration)
         step = None if as_json else step_of(answer)
     written = None
@@ -161,14 +164,14 @@ def _entries(rows: Sequence[Row | Unmodelled], tell: Report, calibration: Calibr
     return [entries[position] for position in range(len(rows))]
 
 
-def _rows(measured: Path | None) -> list[Row | Unmodelled]:
+def _rows(measured: Path | None, tell: Report) -> list[Row | Unmodelled]:
     if measured is None:
         from planner.measured.runs import read_rows
 
         return [*read_rows()]
     from planner.measured.rows import read_measured
 
-    return read_measured(measured)
+    return read_measured(measured, tell)
 
 
 def _unread_columns(measured: Path | None) -> Mapping[str, str | None]:

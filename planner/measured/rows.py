@@ -30,6 +30,7 @@ from planner.measured.unmodelled import simulates_memory
 from simulator import catalog
 from simulator.errors import InputError
 from simulator.units import GIB
+from studies.progress import Progress, Report, ignore
 
 SAME_TIME = 0.05
 """Fraction by which a time and the row's tokens per second may differ, since published figures are rounded or averaged."""
@@ -39,6 +40,9 @@ LONGEST_NOTES = 200
 """Number of characters of the notes that a row keeps."""
 LONGEST_MODEL = 100
 """The same for the name of its model."""
+
+ROWS_AT_ONCE = 100
+"""Rows that are read between two reports of the progress."""
 
 _PRODUCTION = re.compile(r"production(?! steady)|whole[- ]run", re.IGNORECASE)
 _OUT_OF_MEMORY = re.compile(r"out[- ]of[- ]memory|\boom\b", re.IGNORECASE)
@@ -75,15 +79,24 @@ class Unmodelled:
     """The row with each possible layout, where only the layout is not stated (`planner.measured.untold_layouts`)."""
 
 
-def read_measured(path: str | Path) -> list[Row | Unmodelled]:
+def read_measured(path: str | Path, progress: Report = ignore) -> list[Row | Unmodelled]:
     """Returns the rows of a file in order, each ready to be simulated or with the reason why it cannot be.
+
+    Args:
+        path: the file.
+        progress: receives progress reports.
 
     Raises:
         InputError: the file is not a table of measured runs.
     """
     rows = read_cells(path_given(path))
     count = Counter(_id_of(cells) for cells in rows)
-    return [_translated(cells, is_shared=count[_id_of(cells)] > 1) for cells in rows]
+    read = []
+    for number, cells in enumerate(rows):
+        if number % ROWS_AT_ONCE == 0:
+            progress(Progress(stage="reading measured runs", num_done=number, num_total=len(rows)))
+        read.append(_translated(cells, is_shared=count[_id_of(cells)] > 1))
+    return read
 
 
 def _id_of(cells: Cells) -> str:

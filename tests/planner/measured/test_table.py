@@ -9,6 +9,7 @@ import pytest
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row
 from simulator.errors import InputError
+from studies.progress import Progress
 
 HEAD = "id,model,gpu,n_gpus,seq_len,global_batch,tp,pp,notes,step_time_s,tokens_per_s_per_gpu"
 ROW = "a,llama-3.1-8b,H100,8,4096,128,1,1,some words,7.173,"
@@ -120,3 +121,13 @@ def test_a_line_that_names_the_separator_needs_a_head_behind_it(
 ) -> None:
     with pytest.raises(InputError, match=match):
         rows_of(tmp_path, content)
+
+
+def test_reading_many_rows_reports_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.measured.rows.ROWS_AT_ONCE", 2)
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{HEAD}\n" + f"{ROW}\n" * 5, encoding="utf-8")
+    told: list[Progress] = []
+    assert len(read_measured(path, told.append)) == 5
+    assert {(each.stage, each.num_total) for each in told} == {("reading measured runs", 5)}
+    assert [each.num_done for each in told] == [0, 2, 4]
