@@ -131,13 +131,31 @@ def test_the_same_fleet_gives_the_same_plan() -> None:
     assert again == mixed()
 
 
-def test_an_owned_node_costs_its_annuity_and_upkeep_by_the_hour() -> None:
+@pytest.mark.parametrize(("num_nodes", "num_tiers"), [(1, 0), (8, 1), (64, 2)])
+def test_an_owned_node_costs_its_annuity_and_upkeep_by_the_hour(num_nodes: int, num_tiers: int) -> None:
     terms = {"lifetime_years": 4, "capital_cost_fraction_per_year": 0.0, "facility_usd_per_w": 0.0}
-    fleet = fleet_with(offer(buy={**BUY, "max_nodes": 1}), ownership=terms)
+    fleet = fleet_with(offer(buy={**BUY, "max_nodes": num_nodes}), ownership=terms)
     price = prices_of(fleet)
-    # One node has no network outside it: 250,000 USD over 4 years of 8,766 hours, and 5 % upkeep a year.
-    assert price.owned_usd(1.0) == pytest.approx(250e3 * (1 / 4 + 0.05) / 8766, rel=1e-9)
-    assert price.capital_usd == pytest.approx(250e3)
+    # One node has no network outside it; of more, each accelerator has a port of 2,100 USD in every tier of 64-port switches.
+    new_usd = 250e3 + GPUS_PER_NODE * 2100 * num_tiers
+    # Its price over 4 years of 8,766 hours, and 5 % upkeep a year.
+    assert price.owned_usd(1.0) == pytest.approx(new_usd * (1 / 4 + 0.05) / 8766, rel=1e-9)
+    assert price.capital_usd == pytest.approx(new_usd)
+
+
+def test_an_owned_node_costs_the_building_for_the_watts_that_it_draws_over_the_life_of_the_building() -> None:
+    terms = {"facility_lifetime_years": 15, "capital_cost_fraction_per_year": 0.0}
+    bare, housed = (
+        prices_of(
+            fleet_with(offer(buy={**BUY, "max_nodes": 1}), ownership=terms | {"facility_usd_per_w": usd})
+        )
+        for usd in (0.0, 12.0)
+    )
+    # DGX H100, all accelerators computing: 8 at 700 W and 1,200 W of host behind power supplies, and 1,100 W of fans.
+    computing_w = (8 * 700 + 1200) / 0.95 + 1100
+    building_usd = 12 * computing_w / 15 / 8766
+    assert housed.owned_usd(1.0) - bare.owned_usd(1.0) == pytest.approx(building_usd, rel=1e-3)
+    assert housed.capital_usd == bare.capital_usd
 
 
 def prices_of(fleet: Fleet) -> NodePrices:

@@ -227,3 +227,46 @@ def test_what_buying_alone_would_cost_is_told_whatever_capital_there_is(
     )
     assert [run.kind for run in limited.runs] == ["rented"]
     assert limited.all_buy_usd == free.all_buy_usd is not None
+
+
+def test_a_limit_that_costs_nothing_is_not_said_to_bind(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = fleet_of((0, 100), rent=RENT, limits={"power_w": 1e9, "budget_usd": 1e9})
+    assert planned(monkeypatch, fleet, design(0, 2, 10.0)).binding == ()
+
+
+def test_of_two_contradictions_one_is_named_and_without_it_the_other_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Each run is longer than its own window, which has nothing to do with the other run.
+    designs = (design(0, 1, 100.0), design(1, 1, 100.0))
+    conflicts = [
+        planned(monkeypatch, fleet_of(*windows, rent=RENT), *designs).conflict
+        for windows in (((0, 1), (0, 2)), ((0, 100), (0, 2)), ((0, 1), (0, 100)))
+    ]
+    assert conflicts == [("job_window: job 1",), ("job_window: job 1",), ("job_window: job 0",)]
+
+
+def test_a_job_as_long_as_the_horizon_is_not_the_one_that_is_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = fleet_of((0, 100), (0, 100), rent=RENT)
+    plan = planned(monkeypatch, fleet, design(0, 1, 2400.0), design(1, 1, 2401.0))
+    assert (plan.status, plan.conflict) == ("infeasible", ("job_window: job 1",))
+
+
+def test_each_limit_on_money_is_told_what_is_enough_while_the_other_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Two nodes for all of the hundred days, at 96,007 USD of rent for 2,000 hours.
+    cheap = {**BUY, "usd_per_node": 10e3, "first_delivery_day": 0}
+    free, limited = (
+        planned(monkeypatch, fleet_of((0, 100), buy=cheap, rent=RENT, limits=limits), design(0, 2, 2000.0))
+        for limits in ({}, {"budget_usd": 90e3, "capital_usd": 1e3})
+    )
+    assert free.all_rent_usd == 7 + 3.0 * 8 * 2 * 2000
+    assert free.all_buy_usd is not None
+    assert free.all_buy_usd < 90e3
+    assert (limited.status, limited.conflict) == ("infeasible", ("fleet_budget_usd", "capital_usd"))
+    # Nobody buys for 1,000 USD, so that all of the rent has to be paid; nobody rents for 90,000 USD.
+    assert limited.enough["budget_usd"] == pytest.approx(96_007, rel=1e-3)
+    assert limited.enough["capital_usd"] == pytest.approx(2 * (10e3 + 8 * 2100), rel=1e-3)

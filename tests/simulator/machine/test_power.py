@@ -118,6 +118,27 @@ class TestMeteredPower:
         assert idle.idle_w == pytest.approx((8 * 70 + 0.78 * 1200) / 0.95 + 550, rel=0.002)
         assert idle.idle_w < 0.95 * idle.stalled_w
 
+    @pytest.mark.parametrize(
+        ("phase", "fraction"),
+        [
+            ("communication", 0.52),
+            ("optimizer", 0.75),
+            ("evaluation", 0.86),
+            ("waiting", 0.5),
+            ("stalled", 0.2),
+        ],
+    )
+    def test_a_phase_draws_its_share_of_the_tdp_and_hosts_and_fans_by_the_load(
+        self, phase: str, fraction: float
+    ) -> None:
+        power = power_of(without_cooling(job_of(), **NODES_ONLY), plan_of(data=8))
+        # DGX H100: accelerators of 700 W that idle at 70 W; hosts and fans idle at 78 % and at half of 1,200 and 1,100 W.
+        load = (700 * fraction - 70) / (700 - 70)
+        host_w, fan_w = 1200 * (0.78 + 0.22 * load), 1100 * (0.5 + 0.5 * load)
+        drawn_w = (8 * 700 * fraction + host_w) / 0.95 + fan_w
+        assert getattr(power, f"{phase}_w") == pytest.approx(drawn_w, rel=0.002)
+        assert power.least_w <= getattr(power, f"{phase}_w")
+
 
 class TestPowerCap:
     def test_no_cap_costs_no_time(self) -> None:
@@ -176,12 +197,24 @@ class TestPowerCap:
             energies.append(np.sum(power.busy_energy_j(0.7 * longer, np.array([0.3]))))
         assert energies == sorted(energies, reverse=True)
 
+    def test_no_phase_draws_less_than_idle_accelerators(self) -> None:
+        offer = rented()
+        chip = offer.accelerator.model_copy(update={"idle_power_w": 0.4 * 700})
+        power = power_of(
+            job_of(training(), offer.model_copy(update={"accelerator": chip})), plan_of(data=8, cap=0.3)
+        )
+        assert power.compute_w == power.waiting_w == power.stalled_w == power.idle_w == power.least_w
+
     @pytest.mark.parametrize("share", [0.3, 0.6, 0.8])
     def test_no_phase_draws_more_than_computation(self, share: float) -> None:
         offer = rented()
         chip = offer.accelerator.model_copy(update={"compute_power_fraction": share})
         job, plan = job_of(training(), offer.model_copy(update={"accelerator": chip})), plan_of(data=8)
         power, table = power_of(job, plan), table_of(plan)
+        alike = job_of(training(), rented()), plan_of(data=8, cap=share)
+        # Its computation draws what that of another one draws under a cap of the same share, with and without a limit.
+        assert power.compute_w == pytest.approx(power_of(*alike).compute_w)
+        assert power.unlimited_compute_w == pytest.approx(power.compute_w)
         assert power.evaluation_w <= power.compute_w
         assert power.optimizer_w <= power.compute_w
         assert power.communication_w <= power.compute_w
@@ -207,6 +240,7 @@ class TestLevels:
             ("h100-sxm5-80gb", None, 64, 4),
             ("h100-sxm5-80gb", 2, 64, 2),
             ("h100-sxm5-80gb", None, 16, 2),  # two nodes do not fill a rack of four
+            ("h100-sxm5-80gb", None, 4, 1),  # of a node that is not whole, the rack feeds all
             ("b300", None, 64, 4),
             ("tpu-v4", None, 4096, 16),  # a rack holds 64 chips, not the pod of 4,096 that they are linked in
         ],
@@ -236,8 +270,9 @@ class TestLevels:
         assert smoothed.power_ramp_w_per_s == pytest.approx(bare.power_swing_w / 20)
         assert smoothed.power_swing_w == bare.power_swing_w
 
-    def test_the_swing_is_the_fall_from_computing_to_standing_still(self) -> None:
-        table = table_of(plan_of(data=16))
+    @pytest.mark.parametrize("spares", [0, 2])  # which draw the same all the time
+    def test_the_swing_is_the_fall_from_computing_to_standing_still(self, spares: int) -> None:
+        table = table_of(plan_of(data=16, spares=spares))
         offers = OfferTable.from_job(job_of()).take(table.offer)
         levels, power = power_levels(job_of(), table, offers), phase_power(job_of(), table, offers)
         # Without a climate the warmest hour is as any other.
@@ -252,6 +287,9 @@ class TestLevels:
         # From 0.2 to 1 of the TDP without it, from 0.6 to 1 with it; hosts and fans follow the accelerators.
         assert calm.power_swing_w == pytest.approx(bare.power_swing_w / 2)
         assert calm.peak_power_w == bare.peak_power_w
+        # Nor does it draw more than a cap allows.
+        capped = plan_of(data=16, cap=0.5)
+        assert power_of(filled, capped).stalled_w == power_of(job_of(), capped).compute_w
 
 
 class TestCooling:
@@ -260,6 +298,16 @@ class TestCooling:
         power, it = power_of(job, plan_of(data=8)), power_of(without_cooling(job), plan_of(data=8))
         assert power.compute_w == pytest.approx(1.5 * it.compute_w)
         assert power.idle_w - it.idle_w == pytest.approx(0.5 * it.compute_w)  # the same watts at every load
+        # Warm days add to them what they add on average: a sine of 24 hours is above its middle by cot(pi/24)/24 of its swing.
+        climate = Climate(
+            mean_celsius=20,
+            daily_amplitude_celsius=10,
+            free_cooling_below_celsius=20,
+            overhead_per_celsius=0.01,
+        )
+        warm = with_site(power_usage_effectiveness=1.5, cooling_fixed_fraction=1.0, climate=climate)
+        more_w = power_of(warm, plan_of(data=8)).idle_w - power.idle_w
+        assert more_w == pytest.approx(0.1 / np.tan(np.pi / 24) / 24 * it.compute_w, rel=1e-3)
 
     def test_warm_hours_raise_the_mean_and_more_so_the_peak(self) -> None:
         # Above 20 degrees each costs 0.01: a day that swings by 10 about 20 is above by 10/pi on average, and by 10 at noon.
