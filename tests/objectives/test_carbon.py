@@ -52,6 +52,15 @@ class TestOperation:
         assert carbon_parts(job, PLANS, usage(hours=1.0))["operational_kgco2e"] == pytest.approx(100)
         assert carbon_parts(job, PLANS, usage(hours=2.0))["operational_kgco2e"] == pytest.approx(300)
 
+    def test_a_bound_counts_the_least_mean_that_a_longer_run_could_reach(self) -> None:
+        job = at_site(grid_profile=HourlyProfile(per_hour=(0.5, 0.1) * 12))
+        hour, bound = (
+            carbon_parts(job, PLANS, usage(hours=1.0), is_bound=is_bound)["operational_kgco2e"]
+            for is_bound in (False, True)
+        )
+        assert hour == pytest.approx(500)
+        assert bound == pytest.approx(300)  # of the first two hours
+
     def test_the_market_counts_what_the_operator_buys_and_is_unknown_otherwise(self) -> None:
         # Google's fleet: 345 g by location, 94 g by contracts.
         job = at_site(grid_kgco2e_per_kwh=0.345, market_kgco2e_per_kwh=0.094)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from objectives.break_even import rent_or_own
-from objectives.cost import COST_PARTS, cost_parts, purchase
+from objectives.cost import COST_PARTS, affordable_s, cost_parts, purchase
 from objectives.scores import EMBODIED_PARTS, score
 from objectives.usage import Usage
 from simulator.domain.hourly import HourlyProfile
@@ -74,6 +74,11 @@ class TestOwning:
         assert first == pytest.approx(900e3 * (1 - 0.72444), rel=1e-4)
         second = part(owned({**rate, "age_years": 1.0}), "capital_usd", usage(hours=8766.0))
         assert second == pytest.approx(0.72444 * first, rel=1e-4)
+
+    @pytest.mark.parametrize("depreciation", ["straight_line", "economic"])
+    def test_a_run_that_never_ends_ties_nodes_up_for_ever(self, depreciation: str) -> None:
+        endless = usage(hours=math.inf)
+        assert part(owned({"depreciation": depreciation}), "capital_usd", endless) == math.inf
 
     def test_economic_depreciation_pays_interest_on_what_is_left(self) -> None:
         terms = {
@@ -263,6 +268,40 @@ def test_doubling_ports_and_nodes_doubles_capital_and_maintenance() -> None:
         is_share = name in {"capital_usd", "maintenance_usd"}
         np.testing.assert_allclose(grown, before[name] if is_share else 0.0, rtol=1e-9, atol=1e-9)
         assert bool(one[name] > before[name]) == is_share
+
+
+def test_a_building_is_built_for_the_watts_inside_it_in_the_warmest_hour() -> None:
+    # An overhead of 0.2, and 0.3 more on the warmest day, ten degrees above the threshold.
+    climate = {
+        "mean_celsius": 20,
+        "yearly_amplitude_celsius": 10,
+        "free_cooling_below_celsius": 20,
+        "overhead_per_celsius": 0.03,
+    }
+    warm = owned({"facility_usd_per_w": 12.0}, {"power_usage_effectiveness": 1.2, "climate": climate})
+    built = purchase(warm, PLANS, np.array([30e3]), np.array([300e3])).facility
+    assert built == pytest.approx(12.0 * 30e3 / 1.5, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("budget_usd", "hours"),
+    [
+        (58.0 * 60, 60.0),  # longer than the commitment: 48 USD of rent and 10 USD of other cost an hour
+        (48.0 * 48 + 10.0 * 24, 24.0),  # shorter: the committed hours are paid anyway, and leave 240 USD
+        (48.0 * 48, 0.0),
+    ],
+)
+@pytest.mark.parametrize("expected_hours", [30.0, 100.0])
+def test_a_budget_pays_the_committed_hours_first(
+    budget_usd: float, hours: float, expected_hours: float
+) -> None:
+    # 24 accelerators at 2 USD an hour, for two days at least.
+    offer = {**H100_RENTED, "rent_usd_per_gpu_hour": 2.0, "commitment_days": 2}
+    job, used = job_with(offer, limits={"budget_usd": budget_usd}), usage(hours=expected_hours)
+    rent_usd = np.array([48.0 * max(expected_hours, 48.0)])
+    assert part(job, "rent_usd", used) == rent_usd
+    longest_s = affordable_s(job, PLANS, used, rent_usd, rent_usd + 10.0 * expected_hours)
+    assert longest_s / HOUR == pytest.approx(hours)
 
 
 @given(
