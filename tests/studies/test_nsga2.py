@@ -17,6 +17,7 @@ from studies.designs.knobs import Knobs
 from studies.designs.plan_keys import plan_keys
 from studies.searchers.mating import Mating
 from studies.searchers.nsga2 import crowding_distances, rows_by_merit
+from studies.searchers.nsga3 import Nsga3
 from studies.searchers.starts import first_rows
 from studies.searchers.tuning import DEFAULT
 from studies.searchers.variation import Spread, num_draws, varied
@@ -111,6 +112,29 @@ def test_the_better_of_two_parents_has_three_of_four_children_which_differ_from_
     assert np.prod(odds) == pytest.approx(9.0, rel=0.5)
     # One mutation on average, given that there is one: 1 / (1 - 1/e) = 1.6, of which rounding takes some.
     assert 1.0 <= np.mean(num_changed) < 1.8
+
+
+def test_nsga3_mates_those_first_that_break_limits_least_and_of_the_others_those_on_better_fronts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space = pruned_space(small_job())
+    knobs = Knobs.of(space)
+    start = first_rows(space, knobs, 20, 0, seed=1)
+    mated = list[np.ndarray]()
+
+    def children(_: Mating, parents: np.ndarray, *__: object) -> np.ndarray:
+        mated.append(parents)
+        return parents[:0]
+
+    monkeypatch.setattr(Mating, "children", children)
+    population = Nsga3(Mating(knobs, start, DEFAULT), start, 2, seed=1)
+    population.ask()
+    # Every design that keeps the limits is a front of its own, and those that break them would be on the best fronts.
+    merit = np.random.default_rng(1).permutation(len(start))
+    broken = np.where(merit < 10, 0.0, 0.01 * merit)
+    population.tell(np.column_stack([merit, merit]) - 100.0 * (broken > 0.0)[:, None], broken)
+    population.ask()
+    assert mated[0].tolist() == start[np.argsort(merit)].tolist()
 
 
 COPIES = Spread(crossover_probability=0.0, crossover_eta=3.0, mutation_probability=0.0, mutation_eta=3.0)

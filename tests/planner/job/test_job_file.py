@@ -61,12 +61,12 @@ def test_yaml_words_stay_words() -> None:
 
 # Batches: tokens / sequence length, to the nearest multiple of the largest power of two within 5 %:
 # 4e6 / 8192 = 488.3 (463.9 to 512.7) -> 512; 16e6 / 8192 = 1953.1 (1855 to 2051) -> 2048; 32e6 / 8192 = 3906.3 -> 4096;
-# 12e6 / 8192 = 1464.8 (1392 to 1538) -> 3 x 512; 2e5 / 8192 = 24.4 (23.2 to 25.6) -> 3 x 8. Whole
-# numbers stay below 64, and where they are multiples of 64: 31, 61 x 64, but 1040 -> 1024.
+# 12e6 / 8192 = 1464.8 (1392 to 1538) -> 3 x 512; 2e5 / 8192 = 24.4 (23.2 to 25.6) -> 3 x 8; 4.5e6 / 8192 = 549.3 (521.8 to
+# 576.8) -> 9 x 64, not 512. Whole numbers stay below 64, and where they are multiples of 64: 31, 61 x 64, but 1040 -> 1024.
 @pytest.mark.parametrize(
     ("tokens", "sequences"),
     [
-        *((4e6, 512), ("4e6", 512), (16e6, 2048), (32e6, 4096), (12e6, 1536), (2e5, 24)),
+        *((4e6, 512), ("4e6", 512), (16e6, 2048), (32e6, 4096), (12e6, 1536), (2e5, 24), (4.5e6, 576)),
         *((8192, 1), (31 * 8192, 31), (61 * 64 * 8192, 3904), (1040 * 8192, 1024)),
     ],
 )
@@ -84,6 +84,8 @@ def test_a_batch_that_splits_badly_is_told_with_one_that_splits_well() -> None:
     told = [
         note for size in (3904, 1664) for note in batch_notes(parse_job(DOCUMENT, overrides=_batch(size)))
     ]
+    # 70 = 2 x 5 x 7 splits over sevens, which clusters have, so that 64 is not worth a remark.
+    assert not list(batch_notes(parse_job(DOCUMENT, overrides=_batch(70))))
     assert "multiple of 61. 4,096 (+4.9 %) allow" in told[0]  # 3,904 = 64 x 61
     assert "multiple of 13. 1,536 (-7.7 %) allow" in told[1]  # 1,664 = 128 x 13, 1,536 = 512 x 3
 
@@ -264,6 +266,23 @@ def test_a_range_between_two_numbers_of_nodes_is_refused(least: int, most: int, 
     )
     assert f"offers[0].num_gpus = {least}..{most}" in message
     assert message.endswith(near)
+
+
+def test_an_offer_that_can_keep_a_limit_on_accelerators_is_enough() -> None:
+    # Whole nodes of eight from 60 on are 64; the other offer begins at 128.
+    sizes = ({"min": 60, "max": 256}, {"min": 128, "max": 256})
+    two = changed(offers=[{"accelerator": "h100-sxm5-80gb", "num_gpus": size} for size in sizes])
+    assert parse_job(two, overrides=["limits.num_gpus=64"]).limits.num_gpus == 64
+    message = refusal(two, "limits.num_gpus=63")
+    assert "limits.num_gpus = 63: must be at least 64, the fewest that any offer allows" in message
+
+
+def test_an_accelerator_that_computes_a_format_is_enough() -> None:
+    offers = [{"accelerator": name, "num_gpus": 64} for name in ("a100-sxm4-80gb", "h100-sxm5-80gb")]
+    for some, formats in ((offers, "[fp8]"), (offers[:1], "[bf16, fp8]")):
+        assert parse_job(changed(offers=some), overrides=[f"workload.precisions={formats}"]).offers
+    message = refusal(changed(offers=offers[:1]), "workload.precisions=[fp8]")
+    assert "workload.precisions = fp8: is not computed by any offered accelerator" in message
 
 
 # The reference

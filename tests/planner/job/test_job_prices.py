@@ -82,6 +82,14 @@ class TestJobFile:
         assert rent is not None
         assert min(quotes) <= rent.low <= rent.mid <= rent.high <= max(quotes)
 
+    @pytest.mark.parametrize(
+        ("contract", "days"),
+        [("on_demand", 0), ("reserved_1y", 365), ("reserved_1y", 400), ("reserved_3y", 1095)],
+    )
+    def test_a_commitment_may_be_that_of_its_contract_or_longer(self, contract: str, days: float) -> None:
+        terms = {"rent_usd_per_gpu_hour": contract, "commitment_days": days}
+        assert job_with({**A100_RENTED, **terms}).offers[0].commitment_days == days
+
     def test_a_single_spot_price_has_the_spread_of_all_rents_of_its_accelerator(self) -> None:
         # The catalogue has one spot price of an H100 (Nebius, 1.25 USD), and eleven rents.
         spot = {**H100_RENTED, "rent_usd_per_gpu_hour": "spot", "interruptions_per_1000_node_days": 50}
@@ -120,6 +128,8 @@ class TestJobFile:
         other = job_with(H100_BOUGHT).offers[0].other_rent_usd_per_gpu_hour
         assert other is not None
         assert other.low < other.mid < other.high
+        rented = {"accelerator": "h100-sxm5-80gb", "num_gpus": 64}  # at the catalogue's price
+        assert other == job_with(rented).offers[0].rent_usd_per_gpu_hour
         design = recommend(job_with(H100_BOUGHT), tracking=False).best
         assert design is not None
         rent, own = design.metrics["rent_usd"], design.metrics["own_usd"]
