@@ -91,7 +91,9 @@ def test_a_batch_that_splits_badly_is_told_with_one_that_splits_well() -> None:
 
 
 def test_what_is_left_out_comes_from_the_catalogue() -> None:
-    offer = parse_job(DOCUMENT).offers[0]
+    job = parse_job(DOCUMENT)
+    assert job.reliability == RELIABILITY_PRESETS["typical"]  # the default in docs/job-file.md
+    offer = job.offers[0]
     assert offer.accelerator == catalog.accelerator("h100-sxm5-80gb")
     assert offer.node == catalog.default_node("h100-sxm5-80gb")
     assert offer.fabric == catalog.default_fabric("h100-sxm5-80gb")

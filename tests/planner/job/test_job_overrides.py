@@ -61,6 +61,7 @@ def test_an_override_replaces_a_broken_value() -> None:
         ("=4", "overrides[0] = '=4': must be a path"),
         ("limits.budgt_usd=4e6", "limits.budgt_usd = 4000000: unknown field; nearest: budget_usd"),
         ("offers[7].num_gpus=8", "offers[7]: cannot be replaced: the list has 1 entry, counted from 0"),
+        ("offers[1].num_gpus=8", "offers[1]: cannot be replaced: the list has 1 entry, counted from 0"),
         ("catalog=.", "catalog = '.': cannot be read: Is a directory"),
         ("name=''", "name = '': must not be empty"),
         ("workload.model.num_layers=2", "workload.model = 'llama-3.1-8b': has no field num_layers"),

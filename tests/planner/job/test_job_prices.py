@@ -13,6 +13,7 @@ from planner.notes.price_notes import price_notes
 from simulator import catalog
 from simulator.catalog import Kind, figures
 from simulator.catalog import rent as rent_of
+from simulator.domain.hourly import HourlyProfile
 from simulator.errors import InputError
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
@@ -47,6 +48,15 @@ class TestJobFile:
         own = job.site_of(job.offers[0])
         assert own.grid_profile is not None
         assert (own.region, own.grid_profile.per_hour) == ("norway", (0.1, 0.2) * 12)
+
+    def test_a_file_of_a_tariff_is_in_dollars_and_one_of_a_grid_in_grams(self, tmp_path: Path) -> None:
+        for name, values in (("grid.csv", (400, 200)), ("tariff.csv", (0.4, 0.2))):
+            rows = [f"2022-01-01T{hour:02d}:00,{values[hour % 2]}" for hour in range(24)]
+            (tmp_path / name).write_text("\n".join(rows), encoding="utf-8")
+        site = {"region": "us-iowa", "grid_profile": str(tmp_path / "grid.csv")}
+        tariff = {"electricity_profile": str(tmp_path / "tariff.csv")}
+        read = job_with(H100_BOUGHT, site={**site, **tariff}).site
+        assert read.grid_profile == read.electricity_profile == HourlyProfile(per_hour=(0.4, 0.2) * 12)
 
     @pytest.mark.parametrize(
         ("profile", "message"),
