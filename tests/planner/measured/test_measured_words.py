@@ -897,6 +897,7 @@ class TestNumbers:
             ("n_gpus", "1,024", 1024, False),
             ("n_gpus", "16x8", 128, True),
             ("seq_len", "8k", 8192, True),
+            ("seq_len", "8.5k", 8704, True),  # of 1,024, as the power of two nearby is 8.2k
             ("vocab", "50k", 50000, True),
             ("kv_heads", "MQA", 1, False),
             ("kv_heads", "8 (GQA)", 8, False),

@@ -260,21 +260,26 @@ class TestFactors:
         written_out = self.job_of(tmp_path, *rows, fabric={"kind": "infiniband-ndr"})
         assert written_out.offers[0].fabric.embodied_switch_kgco2e == 400
 
-    def test_silicon_is_counted_with_the_figures_of_the_own_fab(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(("abated", "gases"), [(0.95, 0.9), (0.97, 0.6), (0.99, 0.3)])
+    def test_silicon_is_counted_with_the_figures_of_the_own_fab(
+        self, tmp_path: Path, abated: float, gases: float
+    ) -> None:
         rows = [
             "factors,logic-5nm,fab_energy,2.0,kWh/cm2,our fab,2026,verified",
+            "factors,logic-5nm,fab_gases_95,0.9,kgCO2e/cm2,our fab,2026,verified",
+            "factors,logic-5nm,fab_gases_99,0.3,kgCO2e/cm2,our fab,2026,verified",
             "factors,fab,grid_carbon,0.1,kgCO2e/kWh,our fab,2026,verified",
             "factors,fab,yield,0.8,fraction,our fab,2026,verified",
             "factors,stacked-memory,embodied_carbon,0.5,kgCO2e/GB,our vendor,2026,verified",
             "factors,board,embodied_carbon,20,kgCO2e,our vendor,2026,verified",
         ]
         shipped = catalog.accelerator(H100).model_dump(mode="json")
-        dies = {"logic_m2": 800e-6, "process": "5nm", "memory_bytes": 80e9, "abatement_fraction": 0.99}
+        dies = {"logic_m2": 800e-6, "process": "5nm", "memory_bytes": 80e9, "abatement_fraction": abated}
         chip = {**shipped, "dies": dies}
         del chip["embodied_kgco2e"]
         job = self.job_of(tmp_path, *rows, offers=[{**H100_RENTED, "accelerator": chip}])
-        # 8 cm2 of (0.1 x 2 kWh + 0.225 gases + 0.5 materials) at a yield of 0.8, 80 GB at 0.5 and a board of 20 kg.
-        expected = 8 * (0.2 + 0.225 + 0.5) / 0.8 + 40 + 20
+        # 8 cm2 of (0.1 x 2 kWh + gases + 0.5 materials) at a yield of 0.8, 80 GB at 0.5 and a board of 20 kg.
+        expected = 8 * (0.2 + gases + 0.5) / 0.8 + 40 + 20
         assert job.offers[0].accelerator.embodied_kgco2e == pytest.approx(expected)
 
     def test_every_factor_of_the_catalogue_has_a_field_that_it_replaces(self) -> None:
