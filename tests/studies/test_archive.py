@@ -29,3 +29,26 @@ def test_one_design_dominates_an_eleventh_in_every_objective_of_what_lies_below_
     assert len(JOB.objectives) == 3
     assert archive.hypervolume() == pytest.approx((1.0 - 1.0 / 1.1) ** 3)
     np.testing.assert_array_equal(archive.distinct_front()[1], [0])
+
+
+def test_a_front_is_that_of_all_designs_however_they_came_and_keeps_their_numbers() -> None:
+    random, designs = np.random.default_rng(1), pruned_space(JOB).designs()
+    designs = designs.take(random.permutation(len(designs))[:200])
+    found = evaluate(JOB, designs)
+    kept = np.flatnonzero(found.is_feasible)
+    values = found.objectives(JOB)[kept]
+    is_beaten = np.array([((values <= one).all(axis=1) & (values < one).any(axis=1)).any() for one in values])
+    shown = set[frozenset[int]]()
+    for _ in range(8):
+        archive = Archive(JOB)
+        cuts = np.sort(random.choice(np.arange(1, 200), 5, replace=False))
+        for part in np.split(np.arange(200), cuts):
+            archive.add(found.take(part))
+            shown_now = frozenset(archive.distinct_front()[1].tolist())
+        shown.add(shown_now)
+        assert set(archive.ids.tolist()) == set(kept[~is_beaten].tolist())
+        assert archive.front is not None
+        for name, column in archive.front.plans.columns().items():
+            np.testing.assert_array_equal(column, getattr(designs.take(archive.ids), name))
+        assert (archive.num_evaluated, archive.num_feasible) == (200, len(kept))
+    assert len(shown) == 1

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
+
 import numpy as np
+import optuna
 import pytest
 
 from constraints.answers import INTERVAL_FACTOR
 from constraints.evaluation import Evaluation, evaluate
 from constraints.layout import is_valid_layout
 from constraints.space import pruned_space
-from simulator.domain.job import Job
+from simulator.domain.job import Job, Objective
 from simulator.domain.plan import LAYOUT_COLUMNS, CheckpointScheme, PlanTable
 from simulator.run.interruptions import sufficient_spare_nodes
 from studies.algorithm import Results
@@ -88,6 +92,40 @@ def test_an_interval_that_the_job_gives_stays(interval: dict[str, float]) -> Non
     job = job.model_copy(update={"checkpointing": checkpointing})
     for plans in refined(job, some_designs(job))[0]:
         assert np.isnan(plans.checkpoint_interval_s).all()
+
+
+@cache
+def job_that_prefers_cost() -> tuple[Job, Evaluation]:
+    """The job and one of its designs."""
+    base = small_job(num_refinements=1)
+    job = base.model_copy(update={"preference": {Objective.COST: 2.0}})
+    return job, some_designs(job).take(slice(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("factors", "excess", "loss"),
+    [
+        ((1.0, 1.0, 1.0), 0.0, 0.0),
+        ((2.0, 1.0, 1.0), 0.0, math.log(2) / 4),
+        ((1.0, 2.0, 1.0), 0.0, math.log(2) / 2),  # cost counts twice
+        ((0.5, 0.5, 0.5), 0.0, -math.log(2)),
+        ((1.0, 1.0, 1.0), 0.3, 3.0),  # ten for each unit that limits are broken by
+        ((math.inf, 1.0, 1.0), 0.0, math.log(1e6) / 4),
+    ],
+)
+def test_a_change_loses_the_mean_logarithm_by_which_it_is_worse_and_ten_times_what_it_breaks(
+    monkeypatch: pytest.MonkeyPatch, factors: tuple[float, ...], excess: float, loss: float
+) -> None:
+    (job, front), told = job_that_prefers_cost(), list[float]()
+
+    def tell(_: optuna.Study, __: optuna.Trial, value: float) -> None:
+        told.append(value)
+
+    monkeypatch.setattr(optuna.Study, "tell", tell)
+    search = Refinement(job, front, seed=3)
+    search.suggest()
+    search.update(Results(values=front.objectives(job) * np.array(factors), excess=np.array([excess])))
+    assert told == pytest.approx([0.0, loss])  # first the design as it is
 
 
 def test_the_same_seed_tries_the_same() -> None:

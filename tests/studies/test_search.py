@@ -65,6 +65,12 @@ def test_what_a_front_gains_is_the_growth_of_its_volume() -> None:
     assert gained_fraction(np.zeros((0, 2)), np.zeros((0, 2))) == 0.0
 
 
+def test_a_front_that_becomes_longer_gains_within_the_worst_of_both() -> None:
+    before, now = np.array([[1.0, 1.0]]), np.array([[1.0, 1.0], [0.5, 4.0]])
+    # Up to (1.1, 4.4): 0.1 x 3.4 at first, and then the 0.5 x 0.4 beside it that the longer front adds.
+    assert gained_fraction(before, now) == pytest.approx(0.5 * 0.4 / (0.1 * 3.4))
+
+
 def test_what_costs_nothing_does_not_hide_what_the_rest_of_a_front_gains() -> None:
     before, now = np.array([[2.0, 2.0]]), np.array([[1.0, 2.0], [2.0, 1.0]])
     free = [np.insert(front, 1, 0.0, axis=1) for front in (before, now)]

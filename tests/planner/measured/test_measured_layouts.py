@@ -322,6 +322,28 @@ class TestLayout:
         runs_twice = (written == 16 and "torchtitan" in framework) or "2" in notes
         assert ("over 2 runs of the pipeline" in row["remarks"]) is runs_twice
 
+    def test_a_micro_batch_of_which_a_step_has_as_many_as_stages_is_no_local_batch(
+        self, tmp_path: Path
+    ) -> None:
+        # 128 sequences of a replica in eight micro-batches of 16, which fill eight stages.
+        told = {"framework": "torchtitan 2025", "zero_stage_or_fsdp": "FSDP2", "micro_batch": 16}
+        row = simulated_row(tmp_path, {**FSDP_405B, **told, "global_batch": 1024})
+        assert (row["micro_batch_size"], "runs of the pipeline" in row["remarks"]) == ("16", False)
+
+    @pytest.mark.parametrize(
+        ("batch", "tensor"),
+        [
+            (192, "8"),  # 3 or more, but replicas of 4 would be 128, which do not share 192 sequences evenly
+            (256, "2"),
+            (512, "1"),
+        ],
+    )
+    def test_products_are_split_so_far_that_every_replica_has_as_many_sequences(
+        self, tmp_path: Path, batch: int, tensor: str
+    ) -> None:
+        row = row_of(tmp_path, n_gpus=512, tp="", zero_stage_or_fsdp="FSDP", global_batch=batch)
+        assert row["tensor_parallel"] == tensor
+
     @pytest.mark.parametrize(
         ("framework", "batch", "size"),
         [
