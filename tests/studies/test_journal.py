@@ -20,6 +20,7 @@ from simulator.simulate import Outcomes, simulate
 from studies.designs.payload import decode, encode
 from studies.designs.plan_keys import are_same, plan_keys
 from studies.files.journal import Journal
+from studies.files.known_designs import KnownDesigns
 from tests.studies.study_jobs import small_job
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +63,26 @@ def test_what_is_read_is_what_was_written_to_the_last_bit(
     for name, column in outcomes.columns().items():
         assert found[name].tobytes() == column.tobytes(), name
         assert found[name].dtype == column.dtype
+
+
+def test_designs_of_other_studies_are_found_with_their_own_outcomes(
+    tmp_path: Path, plans: PlanTable, outcomes: Outcomes
+) -> None:
+    first, second = tmp_path / "first.study", tmp_path / "second.study"
+    written(first, plans, outcomes)
+    other = pruned_space(JOB).designs().take(slice(60, 120))
+    written(second, other, simulate(JOB, other))
+    known = KnownDesigns([first, second])
+    assert len(known) == 120
+    # Designs of all batches of both, in any order, among some that nobody has tried.
+    asked = pruned_space(JOB).designs().take(np.random.default_rng(1).permutation(150))
+    rows, found = known.find(asked)
+    assert len(rows) == 120
+    assert found is not None
+    expected = simulate(JOB, asked.take(rows)).columns()
+    for name, column in found.columns().items():
+        np.testing.assert_array_equal(column, expected[name])
+    assert np.isin(plan_keys(asked.take(rows)), plan_keys(PlanTable.concatenate([plans, other]))).all()
 
 
 def test_infinities_and_missing_numbers_survive() -> None:
