@@ -19,6 +19,7 @@ from simulator.errors import StudyError
 from simulator.simulate import Outcomes, simulate
 from studies.designs.payload import decode, encode
 from studies.designs.plan_keys import are_same, plan_keys
+from studies.evaluation.evaluator import JournaledSimulation
 from studies.files.journal import Journal
 from studies.files.known_designs import KnownDesigns
 from tests.studies.study_jobs import small_job
@@ -83,6 +84,23 @@ def test_designs_of_other_studies_are_found_with_their_own_outcomes(
     for name, column in found.columns().items():
         np.testing.assert_array_equal(column, expected[name])
     assert np.isin(plan_keys(asked.take(rows)), plan_keys(PlanTable.concatenate([plans, other]))).all()
+
+
+@pytest.mark.parametrize("num_others", [0, 40])
+def test_designs_that_other_studies_have_stay_in_the_order_in_which_they_were_asked_for(
+    tmp_path: Path, plans: PlanTable, outcomes: Outcomes, num_others: int
+) -> None:
+    written(tmp_path / "first.study", plans, outcomes)
+    known = KnownDesigns([tmp_path / "first.study"])
+    designs = pruned_space(JOB).designs()
+    asked = designs.take(np.random.default_rng(2).permutation(60 + num_others))
+    with (
+        Journal.create(tmp_path / "second.study", {}) as journal,
+        JournaledSimulation(JOB, journal, known) as evaluator,
+    ):
+        found = evaluator.evaluate(asked, "test")
+        assert (evaluator.num_reused, evaluator.num_simulated) == (60, num_others)
+    np.testing.assert_array_equal(found.objectives(JOB), evaluate(JOB, asked).objectives(JOB))
 
 
 def test_infinities_and_missing_numbers_survive() -> None:
