@@ -52,6 +52,31 @@ class TestOperation:
         assert carbon_parts(job, PLANS, usage(hours=1.0))["operational_kgco2e"] == pytest.approx(100)
         assert carbon_parts(job, PLANS, usage(hours=2.0))["operational_kgco2e"] == pytest.approx(300)
 
+    def test_water_at_the_racks_leaves_out_cooling_that_warm_days_raise(self) -> None:
+        # An overhead of 0.2, and 0.3 more on the warmest day, ten degrees above the threshold; all of it is fixed.
+        climate = {
+            "mean_celsius": 20,
+            "yearly_amplitude_celsius": 10,
+            "free_cooling_below_celsius": 20,
+            "overhead_per_celsius": 0.03,
+        }
+        cooled = {"power_usage_effectiveness": 1.2, "cooling_fixed_fraction": 1.0, "climate": climate}
+        job = at_site(water_onsite_l_per_kwh=0.5, water_offsite_l_per_kwh=0.0, **cooled)
+        assert job.site.climate is not None
+        # 25 kW at a PUE of 1.5 are 16.7 kW inside, whose mean overhead is drawn for all of the hundred hours.
+        cooling_kwh = (0.2 + job.site.climate.mean_overhead) * 25 / 1.5 * 100
+        assert water_l(job, PLANS, usage(energy_kwh=2400.0)) == pytest.approx(
+            0.5 * (2400 - cooling_kwh), rel=1e-3
+        )
+
+    def test_hours_of_a_grid_are_those_of_the_offers_that_stand_there(self) -> None:
+        hourly = {**SITE, "grid_profile": HourlyProfile(per_hour=(0.1, 0.5) * 12)}
+        flat = {**SITE, "grid_kgco2e_per_kwh": 0.3}
+        job = job_with({**H100_RENTED, "site": hourly}, {**H100_RENTED, "site": flat})
+        plans = plans_with(*({"num_gpus": 16, "offer": offer} for offer in (0, 1)))
+        used = usage(hours=1.0).take(np.zeros(2, dtype=np.int64))
+        assert carbon_parts(job, plans, used)["operational_kgco2e"] == pytest.approx([100, 300])
+
     def test_a_bound_counts_the_least_mean_that_a_longer_run_could_reach(self) -> None:
         job = at_site(grid_profile=HourlyProfile(per_hour=(0.5, 0.1) * 12))
         hour, bound = (
