@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from pydantic import BaseModel
 
 from planner.calibration.answer import CalibrationAnswer
@@ -11,7 +9,7 @@ from planner.compare.comparison import Comparison
 from planner.deep.answer import DeepStep
 from planner.explain.explanation import Explanation
 from planner.goodput.answer import Goodput
-from planner.job.schema_file import DIALECT, job_file_schema
+from planner.job.schema_file import DIALECT, job_file_schema, schema_as_text
 from planner.json_forms import (
     CatalogAnswer,
     StudyExport,
@@ -85,7 +83,7 @@ def schema_text(name: str) -> str:
             schema = {"$schema": DIALECT, **NetworkFile.model_json_schema()}
         case _:
             schema = _answer_schema(ANSWERS[name])
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    return schema_as_text(schema)
 
 
 def _answer_schema(model: type[BaseModel]) -> dict[str, object]:

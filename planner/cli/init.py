@@ -184,14 +184,14 @@ def _write_job(file: Path, text: str, *, force: bool) -> None:
 def _write_schema(path: Path) -> Path | None:
     """Writes the schema; a file of that name that is not a schema of capplan is left unchanged."""
     from planner.input.own_files import replacing
-    from planner.schemas import JOB, schema_text
+    from planner.job.schema_file import job_file_schema, schema_as_text
 
     if path.exists() and '"title": "capplan job file"' not in path.read_text(
         encoding="utf-8", errors="replace"
     ):
         return None
     with replacing(path, "FILE") as draft:
-        draft.write_text(schema_text(JOB), encoding="utf-8")
+        draft.write_text(schema_as_text(job_file_schema()), encoding="utf-8")
     return path
 
 

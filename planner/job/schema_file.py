@@ -5,6 +5,7 @@ Names of the catalogue are suggested; other names are allowed if the user's own 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
@@ -45,6 +46,11 @@ def job_file_schema() -> Schema:
     plain = _without_titles({**root, "$defs": {**found, **known}})
     assert isinstance(plain, dict)
     return {"$schema": DIALECT, "title": "capplan job file", **plain}
+
+
+def schema_as_text(schema: Mapping[str, object]) -> str:
+    """Returns a schema as it is written to a file, with a line end."""
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def _records_in(annotation: object, found: dict[type[Record], None] | None = None) -> Iterable[type[Record]]:
