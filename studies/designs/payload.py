@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TypeVar, get_type_hints
+from typing import TYPE_CHECKING, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from simulator.domain.plan import PlanTable
 from simulator.simulate import Outcomes
 from simulator.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PLANS = "plans"
 """Part with the decisions, next to the parts of `Outcomes`."""
@@ -89,9 +92,19 @@ def from_bytes(payload: bytes) -> Parts:
     columns: dict[str, dict[str, NDArray[np.generic]]] = {}
     for key in table.column_names:
         part, _, name = key.partition(".")
-        columns.setdefault(part, {})[name] = table[key].to_numpy()
+        columns.setdefault(part, {})[name] = _to_numpy(table[key].combine_chunks())
     facts = {name.decode(): text.decode() for name, text in (table.schema.metadata or {}).items()}
     return Parts(columns=columns, facts=facts)
+
+
+def _to_numpy(array: pa.Array) -> NDArray[np.generic]:
+    """Returns a column as it was written; unlike Arrow's own `to_numpy`, this does not import pandas."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(array.type):  # a bit each
+        bits = np.frombuffer(array.buffers()[1], dtype=np.uint8)
+        return np.unpackbits(bits, count=len(array), bitorder="little").view(np.bool_)
+    return np.from_dlpack(array)
 
 
 def encode(plans: PlanTable, outcomes: Outcomes) -> bytes:
