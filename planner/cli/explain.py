@@ -116,7 +116,6 @@ class _Explanation(NamedTuple):
 
 def _is_job(subject: str) -> bool:
     """Returns whether the path of a job is meant; a folder may have the name of a constraint, which then is meant."""
-    from constraints.registry import CONSTRAINTS
     from planner.input.yaml_text import FILE_SUFFIXES
 
     if subject.lower().endswith(FILE_SUFFIXES) or "/" in subject:
@@ -127,6 +126,8 @@ def _is_job(subject: str) -> bool:
             return path.exists()
     except OSError:  # too long for a file name
         return False
+    from constraints.registry import CONSTRAINTS
+
     return subject not in CONSTRAINTS
 
 

@@ -42,13 +42,14 @@ def goodput(*, run: RunNumbers, asked: AskedJob, as_json: bool, quiet: bool) -> 
     """
     check_combination(run, asked)
     from planner.cli.terminal.output import quiet_libraries, tell, working
-    from planner.goodput.view import show_goodput
 
     with quiet_libraries(), working("playing runs", is_shown=not quiet):
         if asked.job is None or asked.plan is None:
             answer = _of_numbers(run)
         else:
             answer = _of_job(run, asked.job, asked.plan, asked.scheme, asked.overrides)
+    from planner.goodput.view import show_goodput
+
     tell(answer, lambda console: show_goodput(answer, console), as_json=as_json)
 
 
@@ -66,10 +67,11 @@ def _of_numbers(run: RunNumbers) -> Goodput:
 
 
 def _of_job(run: RunNumbers, job: str, plan: str, scheme: str | None, overrides: tuple[str, ...]) -> Goodput:
-    from planner.goodput.job import play_job_goodput
     from planner.one_design.plan_saves import job_and_plan
 
     loaded, written = job_and_plan(job, overrides, plan, scheme=scheme, interval=run.interval_s)
+    from planner.goodput.job import play_job_goodput
+
     return play_job_goodput(
         loaded,
         written,

@@ -95,7 +95,9 @@ def recommend(
     """
     files.check()
     tracking.check()
-    from planner import load_job
+    from planner.job.file import load_job
+
+    asked = load_job(job, overrides)
     from planner import recommend as answer_to
     from planner.cli.terminal.exit_codes import OF_ANSWER
     from planner.cli.terminal.interrupt import stop_on_interrupt
@@ -107,7 +109,7 @@ def recommend(
     with stop_on_interrupt() as should_stop:
         with quiet_libraries(), progress(is_shown=not quiet) as report:
             answer = answer_to(
-                load_job(job, overrides),
+                asked,
                 seed=seed,
                 tracking=not tracking.no_tracking,
                 tracking_uri=tracking.tracking_uri,

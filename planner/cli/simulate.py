@@ -72,11 +72,10 @@ def simulate(
     from planner.cli.terminal.output import quiet_libraries, tell, working
     from planner.input.plan_input import read_plan
     from planner.job.file import load_job
-    from planner.one_design.simulated_design import one_step, simulate_plan
-    from planner.timeline.file import check_timeline_file
-    from planner.views.one_design_view import show_simulated
 
     if file is not None:
+        from planner.timeline.file import check_timeline_file
+
         check_timeline_file(file)
     if deep.is_asked:
         refuse_run_options(planned, no_sensitivities=no_sensitivities)
@@ -86,6 +85,9 @@ def simulate(
     deep.refuse()
     with quiet_libraries(), working("simulating the plan", is_shown=not quiet):
         asked, written = planned.read()
+        from planner.one_design.simulated_design import one_step, simulate_plan
+        from planner.views.one_design_view import show_simulated
+
         answer = simulate_plan(asked, written, seed, with_sensitivities=not no_sensitivities)
         step = one_step(asked, answer)
     tell(answer, lambda console: show_simulated(answer, console, step), as_json=as_json)

@@ -85,9 +85,10 @@ def timeline(
     Exit codes: 0 an answer; 2 broken input, or a plan that cannot be run.
     """
     from planner.cli.terminal.output import quiet_libraries, tell, working
-    from planner.timeline.file import check_timeline_file
 
     if file is not None:
+        from planner.timeline.file import check_timeline_file
+
         check_timeline_file(file, "--output")
     with quiet_libraries(), working("playing the run", is_shown=not quiet):
         asked, written = planned.read()

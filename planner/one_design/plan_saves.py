@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from planner.explain.runnable_plan import obstacles
 from planner.input.plan_input import plan_of, read_plan
 from planner.job.file import load_job
 from planner.text.interval_text import Interval
 from simulator.domain.job import Job
-from simulator.domain.plan import PlanTable
 from simulator.record import finite_or_none
-from simulator.simulate import simulate
 
 
 def job_and_plan(
@@ -76,6 +73,10 @@ def with_saves(
 
 def _seconds_of_steps(job: Job, written: Mapping[str, object], steps: int) -> float | None:
     """Returns how long so many steps take; `None` for a layout that cannot run, which is reported elsewhere."""
+    from planner.explain.runnable_plan import obstacles
+    from simulator.domain.plan import PlanTable
+    from simulator.simulate import simulate
+
     plan, num_gpus = plan_of(job, written)
     if obstacles(job, plan, num_gpus):
         return None

@@ -129,10 +129,12 @@ def run(*, job: str, overrides: tuple[str, ...], seed: int, keep: Keep, search: 
     """
     search.check()
     from planner.job.file import load_job
+
+    asked = load_job(job, overrides)
     from planner.job.typed_command import TypedCommand
     from planner.study.durable import run_study_of
 
-    start = partial(run_study_of, load_job(job, overrides), seed=seed, keep=keep)
+    start = partial(run_study_of, asked, seed=seed, keep=keep)
     return _answered(start, search, TypedCommand(job=job, overrides=overrides, seed=seed))
 
 
