@@ -34,3 +34,12 @@ def printed_without_heavy_imports(code: str) -> str:
     assert loaded[0] == "loaded:"
     assert set(loaded) & HEAVY == set()
     return done.stdout
+
+
+def run_and_loaded(arguments: list[str]) -> tuple[int, set[str]]:
+    """Runs a command of capplan in its own process; returns its exit code and the packages that it imported."""
+    told = "print(code, *{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    code = f"import sys\nfrom planner.cli.commands import main\ncode = main({arguments!r})\n{told}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    exit_code, *loaded = done.stderr.splitlines()[-1].split()
+    return int(exit_code), set(loaded)
