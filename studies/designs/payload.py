@@ -98,9 +98,15 @@ def from_bytes(payload: bytes) -> Parts:
 
 
 def _to_numpy(array: pa.Array) -> NDArray[np.generic]:
-    """Returns a column as it was written; unlike Arrow's own `to_numpy`, this does not import pandas."""
+    """Returns a column as it was written; unlike Arrow's own `to_numpy`, this does not import pandas.
+
+    Raises:
+        ValueError: it holds something other than numbers and truth values, or lacks some.
+    """
     import pyarrow as pa
 
+    if array.null_count or not pa.types.is_primitive(array.type):
+        raise ValueError(f"a column of {array.type} with {array.null_count} nulls is none of designs")
     if pa.types.is_boolean(array.type):  # a bit each
         bits = np.frombuffer(array.buffers()[1], dtype=np.uint8)
         return np.unpackbits(bits, count=len(array), bitorder="little").view(np.bool_)
