@@ -98,21 +98,18 @@ def _show_row(
     measured: Path | None, row_id: str, job_file: Path | None, *, as_json: bool, quiet: bool
 ) -> None:
     """Prints one row, and writes its job."""
-    from planner.cli.terminal.output import progress, quiet_libraries, tell
+    from planner.cli.terminal.output import quiet_libraries, tell, working
     from planner.job.row_job import check_row_job_file, write_row_job
     from planner.measured.rows import Unmodelled
-    from planner.one_design.measured_row import measured_row, row_named, step_of
+    from planner.one_design.measured_row import measured_row, step_of
     from planner.validation.comparison import entries_of
     from planner.views.measured_row_view import show_measured_row
-    from studies.progress import Progress
 
     if job_file is not None:
         check_row_job_file(job_file)
     calibration = _calibration()
-    with quiet_libraries(), progress(is_shown=not quiet) as report:
-        row = row_named(_rows(measured, report), row_id)
-        report(Progress(stage="simulating the row", num_done=0, num_total=None))
-        (entry,) = entries_of([row], calibration)
+    with quiet_libraries(), working("simulating the row", is_shown=not quiet):
+        (entry,) = entries_of([_row(measured, row_id)], calibration)
         answer = measured_row(entry, calibration)
         step = None if as_json else step_of(answer)
     written = None
@@ -172,6 +169,17 @@ def _rows(measured: Path | None, tell: Report) -> list[Row | Unmodelled]:
     from planner.measured.rows import read_measured
 
     return read_measured(measured, tell)
+
+
+def _row(measured: Path | None, row_id: str) -> Row | Unmodelled:
+    from planner.measured.rows import place_of, read_measured_row
+
+    if measured is not None:
+        return read_measured_row(measured, row_id)
+    from planner.measured.runs import read_rows
+
+    rows = read_rows()
+    return rows[place_of(row_id, [row["row_id"] for row in rows])]
 
 
 def _unread_columns(measured: Path | None) -> Mapping[str, str | None]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.input.arguments import path_given
+from planner.input.problems import nearest
 from planner.measured.cells import notes as measured_notes
 from planner.measured.cells.file import Cells, read_cells
 from planner.measured.cells.told import CannotModelError, Told
@@ -28,7 +30,8 @@ from planner.measured.runs import OUT_OF_MEMORY, Row
 from planner.measured.software.run_software import RunSetting
 from planner.measured.unmodelled import simulates_memory
 from simulator import catalog
-from simulator.errors import InputError
+from simulator.argument_names import Argument
+from simulator.errors import InputError, Problem
 from simulator.units import GIB
 from studies.progress import Progress, Report, ignore
 
@@ -40,7 +43,10 @@ LONGEST_NOTES = 200
 """Number of characters of the notes that a row keeps."""
 LONGEST_MODEL = 100
 """The same for the name of its model."""
-
+ROW = Argument("row")
+"""The argument that names a row."""
+MOST_NAMED = 6
+"""Most rows that a message names where none is similar to the one that was asked for."""
 ROWS_AT_ONCE = 100
 """Rows that are read between two reports of the progress."""
 
@@ -90,29 +96,54 @@ def read_measured(path: str | Path, progress: Report = ignore) -> list[Row | Unm
         InputError: the file is not a table of measured runs.
     """
     rows = read_cells(path_given(path))
-    count = Counter(_id_of(cells) for cells in rows)
     read = []
-    for number, cells in enumerate(rows):
+    for number, (cells, row_id) in enumerate(zip(rows, _ids(rows), strict=True)):
         if number % ROWS_AT_ONCE == 0:
             progress(Progress(stage="reading measured runs", num_done=number, num_total=len(rows)))
-        read.append(_translated(cells, is_shared=count[_id_of(cells)] > 1))
+        read.append(_translated(cells, row_id))
     return read
 
 
-def _id_of(cells: Cells) -> str:
-    return cells.text.get("id") or f"row {cells.line}"
+def read_measured_row(path: str | Path, row_id: str) -> Row | Unmodelled:
+    """Returns one row of a file, as `read_measured` does.
+
+    Raises:
+        InputError: the file is not a table of measured runs, or no row has that id.
+    """
+    rows = read_cells(path_given(path))
+    return _translated(rows[place_of(row_id, _ids(rows))], row_id)
 
 
-def _translated(cells: Cells, *, is_shared: bool) -> Row | Unmodelled:
-    """Returns a row; if others share its id, its position in the file tells them apart."""
-    row_id = _id_of(cells) + (f" (row {cells.line})" if is_shared else "")
+def place_of(row_id: str, ids: Sequence[str]) -> int:
+    """Returns the place of a row among the ids of all.
+
+    Raises:
+        InputError: no row has that id.
+    """
+    if row_id in ids:
+        return ids.index(row_id)
+    rule = f"is no row of the file; {nearest(row_id, tuple(ids), most=MOST_NAMED)}"
+    raise InputError([Problem(path=ROW, value=repr(row_id), rule=rule)])
+
+
+def _ids(rows: Sequence[Cells]) -> list[str]:
+    """The ids of rows; if several share one, their position in the file tells them apart."""
+    ids = [cells.text.get("id") or f"row {cells.line}" for cells in rows]
+    count = Counter(ids)
+    return [
+        f"{row_id} (row {cells.line})" if count[row_id] > 1 else row_id
+        for cells, row_id in zip(rows, ids, strict=True)
+    ]
+
+
+def _translated(cells: Cells, row_id: str) -> Row | Unmodelled:
     group = cells.text.get("source") or "source not named"
     possible = None
     try:
         return _row(cells, row_id, group)
     except OpenLayoutError as error:
         tried = [
-            _translated(replace(cells, numbers={**cells.numbers, **degrees}), is_shared=is_shared)
+            _translated(replace(cells, numbers={**cells.numbers, **degrees}), row_id)
             for degrees in error.degrees
         ]
         possible = tuple(row for row in tried if not isinstance(row, Unmodelled))

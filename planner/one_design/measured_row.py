@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from planner import __version__
-from planner.input.problems import nearest
 from planner.job.file import parse_job
 from planner.job.row_job import row_document
 from planner.json_forms import Cell
@@ -14,17 +11,10 @@ from planner.measured.runs import DECIDING, Row, is_untold, plan_of
 from planner.one_design.simulated_design import SimulatedDesign, one_step, simulate_plan
 from planner.validation.comparison import Entry
 from planner.validation.report import row_json
-from simulator.argument_names import Argument
 from simulator.catalog import catalog_hash
 from simulator.domain.calibration import Calibration
-from simulator.errors import InputError, Problem
 from simulator.record import Record
 from simulator.step.timeline import StepTimeline
-
-ROW = Argument("row")
-"""The argument that names the row."""
-MOST_NAMED = 6
-"""Most rows that a message names where none is similar to the one that was asked for."""
 
 
 class ReadCell(Record):
@@ -58,19 +48,6 @@ class MeasuredRow(Record):
     cost, energy and carbon are those of placeholders. Null if the row is not modelled."""
     notes: str = ""
     """What the row says in free text, shortened."""
-
-
-def row_named(rows: Sequence[Row | Unmodelled], row_id: str) -> Row | Unmodelled:
-    """Returns the row of that id.
-
-    Raises:
-        InputError: no row has it.
-    """
-    ids = [row.row_id if isinstance(row, Unmodelled) else row["row_id"] for row in rows]
-    if row_id in ids:
-        return rows[ids.index(row_id)]
-    rule = f"is no row of the file; {nearest(row_id, tuple(ids), most=MOST_NAMED)}"
-    raise InputError([Problem(path=ROW, value=repr(row_id), rule=rule)])
 
 
 def measured_row(entry: Entry, calibration: Calibration | None = None) -> MeasuredRow:

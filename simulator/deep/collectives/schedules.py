@@ -74,8 +74,6 @@ class Collectives:
     """Label of flows; None: the name of the collective."""
     has_ramp: bool = True
     """Whether small messages lose time to the ramps of the network."""
-    has_barriers: bool = False
-    """Whether all ranks wait for each other after every step (TrioSim)."""
 
     def send(
         self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
@@ -130,13 +128,9 @@ class Collectives:
             path=every_step,
         ).reshape(every_step.shape)
         received = np.roll(sent, 1, axis=-1)
-        if self.has_barriers:
-            received = self._joined(received)
         self.graph.add_edges(after, sent[0])
         self.graph.add_edges(sent[:-1], sent[1:])
         self.graph.add_edges(received[:-1], sent[1:])
-        if self.has_barriers:
-            return np.asarray(received[-1])
         # Added after all messages: if both end together, the received one counts as the one that was waited for.
         left = self.graph.add(f"{label} sent", after=[sent[-1]]).reshape(after.shape)
         return self.graph.add(f"{label} done", after=[received[-1], left]).reshape(after.shape)
@@ -174,8 +168,7 @@ class Collectives:
         sent = self._message(label, self._latency_s(path, num_bytes), num_bytes, path, after.ravel())
         sent, num_played = sent.reshape(after.shape), after.shape[-1]
         partner = (places[:num_played] ^ distance) % num_played
-        done = self.graph.add("exchanged", after=[sent, sent[..., partner]]).reshape(after.shape)
-        return self._synchronised(done)
+        return self.graph.add("exchanged", after=[sent, sent[..., partner]]).reshape(after.shape)
 
     def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an exchange in which every rank sends an equal part of its `num_bytes` to every rank, all at once."""
@@ -271,15 +264,6 @@ class Collectives:
         """Adds an all-gather of `(..., k, m)` ranks, m in each of k nodes: across the nodes, then inside."""
         between = self.ring_all_gather(across(groups), num_bytes / groups.shape[-1], across(after))
         return self.ring_all_gather(groups, num_bytes, across(between))
-
-    def _joined(self, steps: Integers) -> Integers:
-        """Lets all ranks of `(steps, ...)` continue when the last of them has reached the end of a step."""
-        return np.array([self._synchronised(step) for step in steps])
-
-    def _synchronised(self, tasks: Integers) -> Integers:
-        if not self.has_barriers:
-            return tasks
-        return np.full(tasks.shape, self.graph.join("barrier", tasks))
 
 
 def num_tree_tasks(size: int) -> int:

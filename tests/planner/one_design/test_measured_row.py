@@ -12,9 +12,9 @@ from planner.cli.terminal.exit_codes import BROKEN_INPUT, OK
 from planner.cli.terminal.output import rendered
 from planner.job.file import load_job
 from planner.job.row_job import write_row_job
-from planner.measured.rows import Unmodelled, read_measured
+from planner.measured.rows import Unmodelled, place_of, read_measured, read_measured_row
 from planner.measured.runs import compare
-from planner.one_design.measured_row import MeasuredRow, measured_row, row_named, step_of
+from planner.one_design.measured_row import MeasuredRow, measured_row, step_of
 from planner.validation.comparison import Modelled
 from planner.validation.interval import Interval
 from planner.views.measured_row_view import show_measured_row
@@ -101,18 +101,22 @@ class TestView:
 
 class TestNames:
     def test_a_row_is_found_by_its_id_and_misspelt_ones_get_the_nearest(self, tmp_path: Path) -> None:
-        rows = read_measured(written(tmp_path, LLAMA_8B, {**KORTHIKANTI_22B, "n_gpus": "eight"}))
-        assert row_named(rows, "kort-0001") is rows[1]
-        assert row_named(rows, "a") is rows[0]
+        file = written(tmp_path, LLAMA_8B, {**KORTHIKANTI_22B, "n_gpus": "eight"}, {**LLAMA_8B, "id": ""})
+        rows = read_measured(file)
+        for row, row_id in zip(rows, ("a", "kort-0001", "row 4"), strict=True):
+            assert read_measured_row(file, row_id) == row
         with pytest.raises(InputError, match="row = 'kort-001': is no row of the file; nearest: kort-0001"):
-            row_named(rows, "kort-001")
+            read_measured_row(file, "kort-001")
+
+    def test_of_rows_that_share_an_id_each_has_its_place(self, tmp_path: Path) -> None:
+        file = written(tmp_path, LLAMA_8B, {**LLAMA_8B, "n_gpus": "eight"})
+        first, second = read_measured(file)
+        assert read_measured_row(file, "a (row 2)") == first
+        assert read_measured_row(file, "a (row 3)") == second
 
     def test_of_many_rows_without_a_similar_one_only_some_are_named(self) -> None:
-        rows = [
-            Unmodelled(row_id=f"{number}", group="g", reason="r", step_time_s="") for number in range(5000)
-        ]
         with pytest.raises(InputError, match=r"known: 0, 1, 2, 3, 4, 5, \.\.\. \(5,000\)$"):
-            row_named(rows, "kort-0001")
+            place_of("kort-0001", [str(number) for number in range(5000)])
 
 
 class TestControlCharacters:

@@ -37,25 +37,24 @@ ON_SWITCH = 2 * HOP
 S = 8e6
 
 
-def time_s(topology: Topology, method: str, size: int, *, has_barriers: bool = False) -> float:
-    return played(topology, method, np.arange(size), has_barriers=has_barriers).makespan_s
+def time_s(topology: Topology, method: str, size: int) -> float:
+    return played(topology, method, np.arange(size)).makespan_s
 
 
-def played(topology: Topology, method: str, ranks: np.ndarray, *, has_barriers: bool = False) -> Played:
+def played(topology: Topology, method: str, ranks: np.ndarray) -> Played:
     graph, router = TaskGraphBuilder(), Router(topology)
-    collectives = Collectives(graph=graph, router=router, has_barriers=has_barriers)
+    collectives = Collectives(graph=graph, router=router)
     getattr(collectives, method)(ranks, S, np.full(ranks.shape, NONE))
     return play(graph.build(), topology, router.table())
 
 
 @pytest.mark.parametrize("size", [2, 3, 8, 33])
-@pytest.mark.parametrize("has_barriers", [False, True])
 @pytest.mark.parametrize(
     ("method", "rounds"), [("ring_all_reduce", 2), ("ring_all_gather", 1), ("ring_reduce_scatter", 1)]
 )
-def test_a_ring_takes_its_steps(method: str, rounds: int, size: int, has_barriers: bool) -> None:
+def test_a_ring_takes_its_steps(method: str, rounds: int, size: int) -> None:
     expected = rounds * (size - 1) * (ON_SWITCH + S / size / B)
-    assert time_s(switch(size, B, HOP), method, size, has_barriers=has_barriers) == pytest.approx(expected)
+    assert time_s(switch(size, B, HOP), method, size) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("size", [2, 3, 8])
