@@ -13,6 +13,7 @@ from planner.measured.frameworks.habits import Habits
 from planner.measured.frameworks.names import trains_whole_models
 from planner.measured.layout.batches import MOST_ADDED_FRACTION, batches
 from planner.measured.layout.sharding import LAST_STAGE, named_stage, zero_stage
+from planner.measured.layout.stage_cuts import listed_chunks
 from planner.measured.run_layout import RunLayout
 from planner.measured.workload.sequences import splits_sequence_only
 from simulator.layout.chunks import can_split_evenly
@@ -296,7 +297,8 @@ def _chunks_per_stage(told: Told, habits: Habits, num_stages: int, num_layers: i
         return scheduled
     notes = told.text("notes")
     layers = measured_notes.layers_of_a_chunk(notes)
-    noted = measured_notes.virtual_pipeline(notes) or (layers and -(-num_layers // (layers * num_stages)))
+    noted = measured_notes.virtual_pipeline(notes) or listed_chunks(notes, num_stages)
+    noted = noted or (layers and -(-num_layers // (layers * num_stages)))
     if noted:
         told.remark("vpp", f"{noted}, as the notes say")
         return told.default("vpp", noted)

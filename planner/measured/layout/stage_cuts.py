@@ -39,7 +39,8 @@ _COUNTS_EMBEDDING = re.compile(
 )
 _COUNTS_LOSS = re.compile(r"\baccount[-_]for[-_]loss(?:[-_]in[-_]pipeline[-_]split)?\b", re.IGNORECASE)
 _LISTED = re.compile(
-    r"\bpipeline[-_](?:model[-_]parallel[-_])?layout[ =:]+[\"'`]?(E[EtmL|*()\d,]{1,500})", re.IGNORECASE
+    r"\b(?:(?:pipeline|pp)[-_ ](?:model[-_]parallel[-_])?)?layout[ =:]+[\"'`]*(E[EtmL|*()\d,]{1,500})",
+    re.IGNORECASE,
 )
 _REPEATED = re.compile(r"\(([^()]*)\)\*(\d{1,3})|([EtmL])\*(\d{1,3})")
 _MOST_SYMBOLS = 10_000
@@ -78,6 +79,13 @@ def noted_cut(
         told.remark("notes", f"{said}: {meaning}")
         return None
     return None
+
+
+def listed_chunks(notes: str, num_stages: int) -> int | None:
+    """Returns the chunks of each stage by a list of all chunks; `None` where notes have none, or it is not for these stages."""
+    _, cut = _listed(notes)
+    chunks, rest = divmod(len(cut or ()), num_stages)
+    return chunks if chunks and not rest else None
 
 
 def _listed(notes: str) -> tuple[str, Sequence[int] | None]:

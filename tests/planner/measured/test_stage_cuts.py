@@ -33,6 +33,9 @@ BOTH_LIGHT = (7, *(8,) * 14, 7)
         (1, "7 layers on the first and last stages", BOTH_LIGHT),
         (1, "account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split", BOTH_LIGHT),
         (1, 'pipeline_model_parallel_layout="Et*7|(t*8|)*14t*7L"', BOTH_LIGHT),
+        (1, """--pipeline-model-parallel-layout "'Et*7|(t*8|)*14t*7L'" """, BOTH_LIGHT),
+        (1, "PP layout: Et*7|(t*8|)*14t*7L", BOTH_LIGHT),
+        (1, "pipeline layout=E(t*8|)*15t*6L", LAST_LIGHT),
         (2, "decoder_first_pipeline_num_layers=6", (3, *(4,) * 15) * 2),
         (2, "num_layers_in_first_pipeline_stage=6, num_layers_in_last_pipeline_stage=8", (3, *(4,) * 15) * 2),
         (2, "decoder_first_pipeline_num_layers=7", None),
@@ -69,6 +72,20 @@ def test_chunks_of_a_list_are_those_of_all_stages(tmp_path: Path) -> None:
     notes = 'pipeline_model_parallel_layout="Et*3|(tt|)*29m|L", MTP 1'
     row = simulated_row(tmp_path, {**RUN, **model, "global_batch": 1024, "notes": notes})
     assert job_of(row).workload.stage_layers == (3, *(2,) * 29, 0, 0)
+
+
+def test_a_list_of_chunks_tells_how_many_each_stage_has(tmp_path: Path) -> None:
+    model = {"model": "kimi-k2", "ep": 64, "pp": 2, "vpp": "", "n_gpus": 128, "tp": 1, "dp": 64}
+    notes = "--pipeline-model-parallel-layout Et|t|(tt|)*29tL"
+    row = simulated_row(tmp_path, {**RUN, **model, "global_batch": 1024, "notes": notes})
+    assert job_of(row).workload.stage_layers == (1, 1, *(2,) * 29, 1)
+    assert row["virtual_pipeline"] == "16"
+    assert "16, as the notes say" in row["remarks"]
+    # 32 chunks are not those of three stages.
+    assert (
+        simulated_row(tmp_path, {**RUN, **model, "pp": 3, "n_gpus": 192, "notes": notes})["virtual_pipeline"]
+        == "1"
+    )
 
 
 def test_stages_that_are_first_and_last_at_once_are_not_cut(tmp_path: Path) -> None:
