@@ -582,7 +582,7 @@ class TestWhatIsNotSimulated:
         ("cells", "norm"),
         [
             ({"model": "Qwen3-30B-A3B", "ep": 4}, "per_head"),
-            ({"model": "Qwen3-14B", "layers": 40, "hidden": 5120}, "per_head"),  # not in the catalogue
+            ({"model": "Qwen3-0.6B", "layers": 28, "hidden": 1024}, "per_head"),  # not in the catalogue
             ({"model": "OLMo-2-7B"}, "all_heads"),
             ({"model": "GLM-4.5-Air", "layers": 46, "hidden": 4096}, ""),
             ({"model": "Qwen3-8B", "notes": "no qk-norm"}, ""),
