@@ -14,6 +14,7 @@ import argparse
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -95,11 +96,7 @@ class Layout:
 
 def layouts() -> Iterator[Layout]:
     """Yields layouts without end, the same ones each time."""
-    random = np.random.default_rng(SEED)
-
-    def one_of(*choices: str | int) -> str | int:
-        return choices[int(random.integers(len(choices)))]
-
+    one_of = partial(_one_of, np.random.default_rng(SEED))
     while True:
         model, accelerator = str(one_of(*MODELS)), str(one_of(*ACCELERATORS))
         sequence, batch = int(one_of(4096, 8192, 32_768)), int(one_of(32, 64, 128, 256))
@@ -117,11 +114,7 @@ def layouts() -> Iterator[Layout]:
 
 def interleaved_layouts() -> Iterator[Layout]:
     """Yields layouts with several chunks on a stage without end, the same ones each time."""
-    random = np.random.default_rng(SEED)
-
-    def one_of(*choices: str | int) -> str | int:
-        return choices[int(random.integers(len(choices)))]
-
+    one_of = partial(_one_of, np.random.default_rng(SEED))
     while True:
         model, accelerator = str(one_of(*INTERLEAVED_MODELS)), str(one_of(*ACCELERATORS))
         sequence, batch = int(one_of(4096, 8192)), int(one_of(32, 64, 128, 256))
@@ -135,6 +128,10 @@ def interleaved_layouts() -> Iterator[Layout]:
             "recompute": one_of("none", "full"),
         }
         yield Layout(model=model, accelerator=accelerator, sequence_length=sequence, batch=batch, plan=plan)
+
+
+def _one_of(random: np.random.Generator, *choices: str | int) -> str | int:
+    return choices[int(random.integers(len(choices)))]
 
 
 def drawn(layouts: Iterator[Layout], number: int) -> list[Drawn]:
