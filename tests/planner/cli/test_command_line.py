@@ -190,7 +190,7 @@ class TestProgress:
         assert cli.main(["simulate", BLOOM, "--plan", PLAN, "--verbose", "--no-sensitivities", "--json"]) == 0
         out, err = capsys.readouterr()
         assert json.loads(out)["is_feasible"]
-        assert re.fullmatch(r"\[ +\d+\.\d s\] simulating the plan \(0\)\n", err)
+        assert re.fullmatch(r"\[ +\d+\.\d s\] simulating the plan\n", err)
 
     def test_the_line_of_a_terminal_has_rate_and_remaining_time(self) -> None:
         import io

@@ -298,7 +298,7 @@ def test_people_read_the_answer_the_table_and_where_the_numbers_are_from(
         (["--mtbf-s", "9e3", "--set", "a=1"], "--set needs --job, to which it belongs"),
         (["--mtbf-s", "9e3", "--interval", "100steps"], "an interval in steps needs --job"),
         (["--job", "missing.yaml", "--plan", PLAN], "missing.yaml"),
-        (["--job", BLOOM, "--plan", "tp=4,pp=8,vpp=2,dp=8"], "must divide num_layers"),
+        (["--job", BLOOM, "--plan", "tp=4,pp=8,vpp=10,dp=8"], "must be at most num_layers"),
         (["--job", BLOOM, "--plan", "tp=4,pp=12,num_gpus=400"], "must equal num_gpus"),
         (["--job", BLOOM, "--plan", PLAN, "--scheme", "often"], "checkpoint_scheme = 'often': must be"),
         (["--job", BLOOM, "--plan", PLAN, "--stall-s", "-1"], "--stall-s = -1: must be at least 0"),

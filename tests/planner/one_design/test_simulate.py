@@ -137,7 +137,7 @@ def test_a_recommended_plan_comes_to_the_same_again() -> None:
     ("plan", "constraint", "excess", "near"),
     [
         ("tp=4,pp=12,num_gpus=400", "degrees", 400 / 384 - 1, ()),
-        ("tp=4,pp=8,vpp=2,dp=8", "layers", 1.0, (7, 9)),
+        ("tp=4,pp=8,vpp=10,dp=8", "layers", 1.0, (7,)),
         ("tp=8,pp=2,dp=24", "batch", 8 / 24, (16, 32)),
         ("tp=4,pp=12,dp=8,vpp=2", "interleaving", 4 / 12, (1,)),
         ("tp=4,pp=4,cp=3,dp=8", "sequence", 2 / 6, (2, 4)),
