@@ -144,10 +144,13 @@ def split_layers(model: ModelShape, plans: PlanTable, stage_layers: StageLayers 
     num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
     chunk = np.arange(num_chunks.max(initial=1))
     layers = _layers(model, chunk, num_chunks[:, None], stage_layers)
-    is_mixed = model.experts is not None and model.experts.layer_step > 1
-    # In a V, the last chunks are on the first stages.
-    is_uneven_v = turns_back(plans) & ~cuts_evenly(model, None, num_chunks)
-    has_any_order = is_mixed or isinstance(stage_layers, tuple) or bool(is_uneven_v.any())
+    has_any_order = isinstance(stage_layers, tuple) or (
+        model.experts is not None and model.experts.layer_step > 1
+    )
+    is_v = turns_back(plans)  # whose last chunks are on the first stages
+    if is_v.any():
+        has_any_order |= model.experts is not None and model.experts.num_dense_layers > 0
+        has_any_order |= not _are_equal_inside(layers[is_v], num_chunks[is_v, None])
     return chunks_of(model, plans, layers, has_any_order=has_any_order)
 
 
@@ -168,6 +171,14 @@ def chunks_of(model: ModelShape, plans: PlanTable, layers: Integers, *, has_any_
         has_any_order=has_any_order,
         modules=model.num_mtp_layers,
     )
+
+
+def _are_equal_inside(layers: Integers, count: Integers) -> bool:
+    """Whether the chunks of each design, `(n, C)`, have as many layers as each other, but for the first and the last."""
+    is_inside = np.arange(1, layers.shape[1]) < count - 1
+    inside = layers[:, 1:]
+    most = np.max(inside, axis=1, keepdims=True, where=is_inside, initial=0)
+    return bool(np.all(inside == most, where=is_inside))
 
 
 def _layers(model: ModelShape, chunk: Integers, count: Integers, stage_layers: StageLayers) -> Integers:

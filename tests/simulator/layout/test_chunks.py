@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from simulator import catalog
 from simulator.domain.blocks import MixtureOfExperts
-from simulator.domain.model import ModelShape
+from simulator.domain.model import ModelShape, StageLayers
 from simulator.domain.plan import Schedule
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import can_cut, can_split_evenly, chunk_weights, cuts_evenly, split_layers
@@ -116,15 +116,16 @@ def mixture(num_layers: int, num_dense_layers: int) -> ModelShape:
     pipeline=st.integers(1, 24),
     virtual=st.integers(1, 5),
     turns_back=st.booleans(),
+    stage_layers=st.sampled_from([None, "balanced"]),
 )
 def test_every_stage_is_like_one_of_the_unlike_ones_that_is_not_behind_it(
-    layers: int, dense: int, pipeline: int, virtual: int, turns_back: bool
+    layers: int, dense: int, pipeline: int, virtual: int, turns_back: bool, stage_layers: StageLayers
 ) -> None:
     schedule = Schedule.ZB_V if turns_back and pipeline > 1 and virtual == 2 else Schedule.ONE_F_ONE_B
     # With a wider design in the same table, so that there are empty columns.
     plans = table_of(plan_of(pipeline=pipeline, virtual=virtual, schedule=schedule), plan_of(pipeline=layers))
     assume(can_cut(gpt(num_layers=layers), None, plans.pipeline_parallel * plans.virtual_pipeline)[0])
-    chunks = split_layers(mixture(layers, min(dense, layers)), plans)
+    chunks = split_layers(mixture(layers, min(dense, layers)), plans, stage_layers)
 
     def contents(stage: int) -> tuple[float, ...]:
         columns = (chunks.num_dense_layers, chunks.num_expert_layers, chunks.is_first, chunks.is_last)
