@@ -213,7 +213,8 @@ def pipelines(job: Job) -> list[tuple[int, int]]:
 
     These are all that cut the layers evenly, and plain pipelines of 2^k stages or of the listed numbers of stages. Where no
     number of chunks above 1 cuts evenly, such pipelines also try 2^k chunks on each stage, or the listed numbers of chunks, and
-    they always try the two of a V. With every cut the jobs in `examples/` would have two to six times as many layouts.
+    they always try the two of a V. With every number of stages the jobs in `examples/` would have two to six times as many
+    layouts.
     """
     model, search, stage_layers = job.workload.model, job.search, job.workload.stage_layers
     pairs = filled_cuts(job)
