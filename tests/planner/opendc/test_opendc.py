@@ -265,21 +265,26 @@ class TestExport:
         assert all(not path.name.startswith(".") for path in tmp_path.iterdir())
 
 
+def exported_by_command(tmp_path: Path, *, least_gpus: int, limits: str = "{}") -> Path:
+    """Returns the folder into which the command exports a run on 16 accelerators."""
+    job, folder = tmp_path / "job.yaml", tmp_path / "experiment"
+    job.write_text(
+        "workload: {model: llama-3.1-8b, tokens: 5e9, sequence_length: 8192, global_batch_size: 64}\n"
+        f"offers: [{{accelerator: h100-sxm5-80gb, num_gpus: {{min: {least_gpus}, max: 64}}}}]\nsite: us-iowa\n"
+        f"limits: {limits}\n",
+        encoding="utf-8",
+    )
+    assert (
+        main(["opendc", "export", str(job), "--plan", "tp=2,dp=8", "--output", str(folder), "--quiet"]) == 0
+    )
+    return folder
+
+
 class TestCommand:
     def test_a_run_is_exported_from_a_job_file(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        job = tmp_path / "job.yaml"
-        job.write_text(
-            "workload: {model: llama-3.1-8b, tokens: 5e9, sequence_length: 8192, global_batch_size: 64}\n"
-            "offers: [{accelerator: h100-sxm5-80gb, num_gpus: {min: 16, max: 64}}]\nsite: us-iowa\n",
-            encoding="utf-8",
-        )
-        folder = tmp_path / "experiment"
-        assert (
-            main(["opendc", "export", str(job), "--plan", "tp=2,dp=8", "--output", str(folder), "--quiet"])
-            == 0
-        )
+        folder = exported_by_command(tmp_path, least_gpus=16)
         assert "experiment.json: 2 tasks with " in capsys.readouterr().err
         assert sorted(path.name for path in folder.iterdir()) == [
             "carbon.parquet",
@@ -293,18 +298,7 @@ class TestCommand:
     def test_limits_that_a_written_plan_violates_are_told(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        job = tmp_path / "job.yaml"
-        job.write_text(
-            "workload: {model: llama-3.1-8b, tokens: 5e9, sequence_length: 8192, global_batch_size: 64}\n"
-            "offers: [{accelerator: h100-sxm5-80gb, num_gpus: {min: 32, max: 64}}]\nsite: us-iowa\n"
-            "limits: {deadline_days: 0.1}\n",
-            encoding="utf-8",
-        )
-        folder = tmp_path / "experiment"
-        assert (
-            main(["opendc", "export", str(job), "--plan", "tp=2,dp=8", "--output", str(folder), "--quiet"])
-            == 0
-        )
+        folder = exported_by_command(tmp_path, least_gpus=32, limits="{deadline_days: 0.1}")
         told = capsys.readouterr().err.splitlines()
         assert told[0].startswith(f"{folder}/experiment.json: 2 tasks with ")
         assert [line.split(": ", 1)[0] for line in told[1:]] == ["The plan violates a limit"] * 2
