@@ -14,7 +14,7 @@ from planner.input.plan_input import PLAN, plan_of
 from planner.text.cut_words import megatron_layout
 from simulator.cuts import simulate_cuts, stage_figures
 from simulator.domain.job import Job
-from simulator.domain.plan import TO_AND_FRO, Plan
+from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
 from simulator.record import Record
 
@@ -133,13 +133,13 @@ def _refuse_what_cannot_run(job: Job, plan: Plan, num_gpus: int) -> None:
 
 
 def _figures(job: Job, plan: Plan, layers: Sequence[int], usable_bytes: float) -> CutFigures:
-    cut, is_v = np.array(layers, dtype=np.int64), plan.pipeline_schedule in TO_AND_FRO
+    cut = np.array(layers, dtype=np.int64)
     stages = stage_figures(job, plan, cut)
     slowest, fullest = int(np.argmax(stages.micro_batch_s)), int(np.argmax(stages.memory_bytes))
     return CutFigures(
         layers=tuple(layers),
         stage_layers=tuple(stages.num_layers.tolist()),
-        megatron_layout=None if is_v else megatron_layout(layers, job.workload.model.num_mtp_layers),
+        megatron_layout=megatron_layout(job.workload.model, plan, layers),
         step_time_s=float(simulate_cuts(job, plan, cut[None, :]).step_time_s[0]),
         slowest_stage=slowest,
         slowest_stage_s=float(stages.micro_batch_s[slowest]),

@@ -6,7 +6,7 @@ from constraints.best_cut import present_cut
 from planner.text import human
 from planner.text.cut_words import in_short, megatron_layout
 from simulator.domain.job import Job
-from simulator.domain.plan import TO_AND_FRO, Plan
+from simulator.domain.plan import Plan
 
 
 def cut_notes(job: Job, plan: Plan) -> list[str]:
@@ -16,7 +16,6 @@ def cut_notes(job: Job, plan: Plan) -> list[str]:
     if cut is None or len(set(cut)) == 1 or isinstance(listed, tuple):
         return []
     note = f"{human.count(model.num_layers)} layers on {len(cut)} chunks are cut as {in_short(cut)}"
-    if plan.pipeline_schedule not in TO_AND_FRO:
-        layout = megatron_layout(cut, model.num_mtp_layers)
+    if layout := megatron_layout(model, plan, cut):
         note += f' (Megatron Core: --pipeline-model-parallel-layout "{layout}")'
     return [f"{note}."]

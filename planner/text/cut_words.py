@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import TO_AND_FRO, Plan
+
 
 def in_short(layers: Sequence[int]) -> str:
     """Returns layer counts with equal neighbours grouped: `7, 14 x 8, 7`."""
@@ -12,7 +15,12 @@ def in_short(layers: Sequence[int]) -> str:
     return ", ".join(f"{times} x {count}" if times > 1 else str(count) for count, times in runs)
 
 
-def megatron_layout(layers: Sequence[int], num_mtp_layers: int = 0) -> str:
+def megatron_layout(model: ModelShape, plan: Plan, layers: Sequence[int]) -> str | None:
+    """Returns a cut as `layout_of` writes it; `None` under schedules in a V, which Megatron Core does not have."""
+    return None if plan.pipeline_schedule in TO_AND_FRO else layout_of(layers, model.num_mtp_layers)
+
+
+def layout_of(layers: Sequence[int], num_mtp_layers: int = 0) -> str:
     """Returns what `--pipeline-model-parallel-layout` of Megatron Core takes for chunks of a pipeline, in model order.
 
     E is the embedding, t a layer, m a module of multi-token prediction, L the loss, a bar the end of a chunk (Megatron Core's
@@ -23,7 +31,7 @@ def megatron_layout(layers: Sequence[int], num_mtp_layers: int = 0) -> str:
         num_mtp_layers: modules of multi-token prediction on the last chunk.
 
     Example:
-        >>> megatron_layout([1, 1, *[2] * 29, 1])
+        >>> layout_of([1, 1, *[2] * 29, 1])
         'Et|t|(tt|)*29tL'
     """
     first, *inner, last = map(_letters, layers)

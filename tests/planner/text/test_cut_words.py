@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.text.cut_words import in_short, megatron_layout
+from planner.text.cut_words import in_short, layout_of
 
 
 def chunks_of(layout: str) -> list[str]:
@@ -28,12 +28,12 @@ def chunks_of(layout: str) -> list[str]:
     ],
 )
 def test_a_cut_is_written_as_megatron_core_reads_it(layers: list[int], modules: int, layout: str) -> None:
-    assert megatron_layout(layers, modules) == layout
+    assert layout_of(layers, modules) == layout
 
 
 @given(layers=st.lists(st.integers(0, 12), min_size=2, max_size=20), modules=st.integers(0, 2))
 def test_every_layer_is_read_back_where_it_was(layers: list[int], modules: int) -> None:
-    chunks = chunks_of(megatron_layout(layers, modules))
+    chunks = chunks_of(layout_of(layers, modules))
     assert [chunk.count("t") for chunk in chunks] == layers
     assert [chunk.strip("t") for chunk in chunks] == ["E", *[""] * (len(layers) - 2), "m" * modules + "L"]
 
