@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from benchmarks.fit_training import prior, weights_of
 from benchmarks.hold_out import plane_of
 from benchmarks.training_steps import over_measured_steps, sources_of
-from benchmarks.validate_held_out import kind_of
 from planner.calibration.fitting import Plane, damped
 from planner.calibration.steps import MeasuredSteps
 from planner.measured.runs import Row
@@ -26,6 +25,7 @@ from planner.validation.interval import (
     INSIDE_FRACTION,
     development_residuals,
     half_width_of_others,
+    kind_of,
     software_of,
     weighted_quantile,
 )

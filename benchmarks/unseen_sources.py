@@ -21,7 +21,6 @@ import numpy as np
 from benchmarks.validate_further import FURTHER_FILE
 from benchmarks.validate_held_out import (
     errors_without_sources,
-    kind_of,
     labelled_steps,
     sides_of,
     unsure_ratios_without_sources,
@@ -33,6 +32,7 @@ from planner.validation.interval import (
     INSIDE_FRACTION,
     development_residuals,
     half_width_of_others,
+    kind_of,
     residual_of,
     weighted_quantile,
 )

@@ -21,9 +21,8 @@ from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, compare, read_rows
 from planner.validation.held_out import constants_in, constants_without
 from planner.validation.host_uncertainty import host_log_ratios
-from planner.validation.interval import Kind, development_residuals, half_widths, half_widths_of
+from planner.validation.interval import development_residuals, half_widths, half_widths_of, kind_of
 from planner.validation.open_choices import open_log_ratios
-from simulator import catalog
 from simulator.machine.rank import Rank
 from simulator.machine.training import TrainingConstants
 from simulator.table import Floats
@@ -110,12 +109,6 @@ def _by_group(
     parts = [found_of(steps.take(groups == name), name) for name in names]
     order = np.concatenate([np.flatnonzero(groups == name) for name in names])
     return np.concatenate(parts)[np.argsort(order)]
-
-
-def kind_of(row: Row) -> Kind:
-    """Returns the kind of step by which errors are kept."""
-    family = catalog.accelerator(row["accelerator"]).family
-    return family, row["precision"], "experts" if row["num_experts"] else "dense"
 
 
 def are_inside(steps: MeasuredSteps, errors: Floats, unsure_ratios: Iterable[Floats]) -> NDArray[np.bool_]:

@@ -1,7 +1,7 @@
 """How close are simulated steps to the step times and memory that others measured and published?
 
 Simulates every configuration of planner/data/published_steps.csv, prints the errors, and rewrites the tables of
-docs/validation.md and the file simulator/data/accuracy.csv:
+docs/validation.md and the files simulator/data/accuracy.csv and planner/data/residuals.csv:
 
     python -m benchmarks.validate_steps --date 2026-11-22
 
@@ -43,6 +43,7 @@ from simulator.units import GIB
 
 ROOT = Path(__file__).parents[1]
 ACCURACY_FILE = ROOT / "simulator" / "data" / "accuracy.csv"
+RESIDUALS_FILE = ROOT / "planner" / "data" / "residuals.csv"
 TRAINING_FILE = ROOT / "simulator" / "data" / "training_efficiency.csv"
 REPORT_FILE = ROOT / "docs" / "validation.md"
 
@@ -241,6 +242,13 @@ def write_accuracy(comparisons: Sequence[Comparison]) -> None:
         csv.writer(file, lineterminator="\n").writerows([head, *accuracy_lines(comparisons)])
 
 
+def write_residuals(comparisons: Sequence[Comparison]) -> None:
+    """Rewrites planner/data/residuals.csv, from which intervals are made."""
+    lines = [[c.row["row_id"], f"{residual_of(c).log_ratio:.5f}"] for c in comparisons]
+    with RESIDUALS_FILE.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([["row_id", "log_ratio"], *lines])
+
+
 def with_tables(page: str, tables: Sequence[Sheet]) -> str:
     """Returns a page with the text between `<!-- name -->` and `<!-- end -->` replaced by the table of that name."""
     for table in tables:
@@ -280,12 +288,13 @@ def versions_sheet(day: str) -> Sheet:
 
 
 def main() -> None:
-    """Compares all rows, prints the tables and rewrites the report and the accuracy file."""
+    """Compares all rows, prints the tables and rewrites the report and both files."""
     parser = argparse.ArgumentParser(description="Compare simulated steps with published ones.")
     parser.add_argument("--date", required=True, type=date.fromisoformat, help="day that the report names")
     today = parser.parse_args().date.isoformat()
     rows = read_rows()
     comparisons = compare([row for row in rows if not row["left_out_because"]])
+    write_residuals(comparisons)
     tables = [versions_sheet(today), *sheets(rows, comparisons)]
     for table in tables:
         print_sheet(table)

@@ -147,11 +147,8 @@ def _whether_fitted_on(measured: Path | None, calibration: Calibration) -> str:
 def _entries(rows: Sequence[Row | Unmodelled], tell: Report, calibration: Calibration | None) -> list[Entry]:
     """Returns the rows with their simulations; works in batches, so that progress is visible."""
     from planner.validation.comparison import entries_of, job_order
-    from planner.validation.interval import development_residuals
     from studies.progress import Progress
 
-    tell(Progress(stage="simulating the published runs", num_done=0, num_total=None))
-    development_residuals()
     order = job_order(rows)
     entries: dict[int, Entry] = {}
     for first in range(0, len(order), ROWS_AT_ONCE):

@@ -32,7 +32,6 @@ from planner.validation.host_uncertainty import host_log_ratios
 from planner.validation.interval import (
     Interval,
     calibrated_interval,
-    development_comparisons,
     development_residuals,
     interval_of,
 )
@@ -158,7 +157,7 @@ def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None
     """
     checked = [_checked(row) for row in with_fastest_layouts(list(rows), calibration)]
     modelled = [row for row in checked if not isinstance(row, Unmodelled)]
-    comparisons = with_room(_compared(modelled, calibration), calibration)
+    comparisons = with_room(compare(modelled, calibration), calibration)
     known = zip(comparisons, unsure_log_ratios(comparisons, calibration), strict=True)
     residuals = development_residuals()
     entries: list[Entry] = []
@@ -181,15 +180,6 @@ def job_order(rows: Sequence[Row | Unmodelled]) -> list[int]:
     cells = [(row.possible or ({},))[0] if isinstance(row, Unmodelled) else row for row in rows]
     keys = [sorted(job_cells(row)) for row in cells]
     return sorted(range(len(rows)), key=keys.__getitem__)
-
-
-def _compared(rows: Sequence[Row], calibration: Calibration | None) -> list[Comparison]:
-    """As `compare`; shipped rows have already been simulated for the residuals."""
-    shipped = {} if calibration else development_comparisons()
-    known = [shipped.get(row["row_id"]) for row in rows]
-    known = [found if found and found.row == row else None for found, row in zip(known, rows, strict=True)]
-    others = iter(compare([row for found, row in zip(known, rows, strict=True) if not found], calibration))
-    return [found or next(others) for found in known]
 
 
 def unsure_log_ratios(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -26,7 +26,8 @@ import numpy as np
 
 from planner.measured.frameworks.families import software_family
 from planner.measured.reach import reach_of_row
-from planner.measured.runs import Comparison, Row, compare, read_rows
+from planner.measured.runs import Comparison, Row, read_rows
+from simulator import catalog
 from simulator.accuracy.step_error import (
     ANY,
     UNMEASURED_RATIO,
@@ -37,13 +38,15 @@ from simulator.accuracy.step_error import (
 )
 from simulator.domain.calibration import Calibration
 from simulator.domain.hardware import Precision
+from simulator.shipped import shipped_rows
 from simulator.step.step_reach import Reach
 from simulator.table import Floats
 
 Kind = tuple[str, str, str]
 """Architecture, number format, and `dense` or `experts`."""
 
-
+FILE = "data/residuals.csv"
+"""Residuals of the shipped configurations, row by row."""
 INSIDE_FRACTION = 0.8
 """Expected share of measurements inside the interval; half of the others lie on either side."""
 NEW_SOURCE_RATIOS = Sides(below=1.0, above=2.5)
@@ -89,32 +92,38 @@ class Residual:
 
 
 @cache
-def development_comparisons() -> Mapping[str, Comparison]:
-    """Returns the shipped configurations with their simulations, by row id; simulated once."""
-    rows = [row for row in read_rows() if not row["left_out_because"]]
-    return {comparison.row["row_id"]: comparison for comparison in compare(rows)}
-
-
-@cache
 def development_residuals() -> tuple[Residual, ...]:
-    """Returns the residuals of the shipped configurations."""
-    return tuple(map(residual_of, development_comparisons().values()))
+    """Returns the residuals of the shipped configurations, as recorded by `python -m benchmarks.validate_steps`."""
+    log_ratios = {line["row_id"]: float(line["log_ratio"]) for line in shipped_rows(FILE, "planner")}
+    rows = [row for row in read_rows() if not row["left_out_because"]]
+    return tuple(_residual(row, log_ratios[row["row_id"]]) for row in rows)
 
 
 def residual_of(comparison: Comparison) -> Residual:
     """Returns the residual of a timed row."""
+    return _residual(comparison.row, -math.log1p(comparison.error_fraction))
+
+
+def _residual(row: Row, log_ratio: float) -> Residual:
+    family, precision, network = kind_of(row)
     return Residual(
-        group=comparison.row["group"],
-        row_id=comparison.row["row_id"],
-        config_key=comparison.row["config_key"],
-        accelerator=comparison.row["accelerator"],
-        family=comparison.family,
-        precision=comparison.row["precision"],
-        network=comparison.kind[2],
-        log_ratio=-math.log1p(comparison.error_fraction),
-        reach=reach_of_row(comparison.row),
-        software=software_of(comparison.row),
+        group=row["group"],
+        row_id=row["row_id"],
+        config_key=row["config_key"],
+        accelerator=row["accelerator"],
+        family=family,
+        precision=precision,
+        network=network,
+        log_ratio=log_ratio,
+        reach=reach_of_row(row),
+        software=software_of(row),
     )
+
+
+def kind_of(row: Row) -> Kind:
+    """Returns the kind of step by which errors are kept."""
+    family = catalog.accelerator(row["accelerator"]).family
+    return family, row["precision"], "experts" if row["num_experts"] else "dense"
 
 
 def interval_of(

@@ -20,6 +20,7 @@ from benchmarks.validate_steps import (
 )
 from planner.measured.runs import OUT_OF_MEMORY, RELIABILITY, Comparison, Row, compare, read_rows
 from planner.validation.comparison import rank_correlation, verdicts_of
+from planner.validation.interval import development_residuals, residual_of
 from simulator.accuracy.published_runs import network_error, step_time_error
 from simulator.domain.hardware import Precision
 from simulator.errors import InputError
@@ -189,6 +190,14 @@ class TestRecordedTables:
         for position in (2, 3):
             gap = abs(percent(after[position]) - 80.0) - abs(percent(before[position]) - 80.0)
             assert gap <= 2.0, after  # seven of 340 rows
+
+
+class TestRecordedResiduals:
+    def test_they_are_those_of_a_comparison(self, comparisons: list[Comparison]) -> None:
+        """`python -m benchmarks.validate_steps` renews them."""
+        recorded = {residual.row_id: residual.log_ratio for residual in development_residuals()}
+        found = {comparison.row["row_id"]: residual_of(comparison).log_ratio for comparison in comparisons}
+        assert recorded == pytest.approx(found, abs=0.005)  # as much as a line of the tables may move
 
 
 class TestMemory:
