@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from constraints.layout import can_save_by
 from constraints.limits import LIMIT_NAMES, excess_over, usable_memory_bytes
 from constraints.step_bound import StepBoundTable, bound_step
-from objectives.carbon import carbon_parts
+from objectives.carbon import least_kgco2e
 from objectives.cost import cost_parts
 from objectives.usage import Usage
 from simulator.checkpoints.schemes import checkpoint_costs
@@ -116,7 +116,7 @@ def _bound_block(
         power_w=levels.peak_power_w * lowered,
         **{name: getattr(levels, name) * lowered for name in EXACT_POWERS},
         num_gpus=layouts.num_gpus.astype(np.float64),
-        carbon_kgco2e=total(carbon_parts(job, fewest, usage, is_bound=True).values()) * lowered,
+        carbon_kgco2e=least_kgco2e(job, fewest, usage) * lowered,
         energy_j=usage.energy_j * lowered,
     )
 

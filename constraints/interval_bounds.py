@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from objectives.carbon import carbon_parts, replacement_kgco2e
+from objectives.carbon import least_kgco2e, replacement_kgco2e
 from objectives.cost import cost_parts
 from objectives.usage import Usage
 from simulator.domain.job import Job
@@ -48,8 +48,7 @@ def least_by_intervals(job: Job, part: Evaluation) -> dict[str, Floats]:
     return {
         "budget_usd": _least_cost_usd(job, part, run, usage),
         "deadline_days": _wall_s(job, part, run, job.limits.deadline_probability) / DAY,
-        "carbon_kgco2e": total(carbon_parts(job, part.plans, usage, is_bound=True).values())
-        + replacement_kgco2e(job, part.plans, run),
+        "carbon_kgco2e": least_kgco2e(job, part.plans, usage) + replacement_kgco2e(job, part.plans, run),
     }
 
 

@@ -109,13 +109,6 @@ class Space:
         return self._whole.bounds
 
     @cached_property
-    def is_kept(self) -> Booleans:
-        """Which of `all_layouts` may keep every limit."""
-        sizes = [len(layouts) for layouts in self._blocks()]
-        parts = [_unpacked(bits, size) for bits, size in zip(self.kept_bits, sizes, strict=True)]
-        return np.concatenate([np.zeros(0, dtype=np.bool_), *parts])
-
-    @cached_property
     def layouts(self) -> PlanTable:
         """Layouts that may keep every limit, in one table."""
         kept = self.kept_in_memory

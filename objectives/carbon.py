@@ -25,8 +25,14 @@ MADE = ("accelerators", "hosts", "network", "storage", "building")
 """Parts of the scope that are allocated by the hours of a run; replacements are counted one by one."""
 
 
-def carbon_parts(job: Job, plans: PlanTable, usage: Usage, *, is_bound: bool = False) -> dict[str, Floats]:
-    """Returns operational and embodied emissions by their column of `ScoreTable`, without replacements.
+def least_kgco2e(job: Job, plans: PlanTable, usage: Usage) -> Floats:
+    """Returns a lower bound on the emissions of designs that use at least this, `(n,)`, without replacements."""
+    operational = operational_kgco2e(job, plans, usage, is_bound=True)
+    return operational + total(embodied_parts(job, plans, usage).values())
+
+
+def operational_kgco2e(job: Job, plans: PlanTable, usage: Usage, *, is_bound: bool = False) -> Floats:
+    """Returns the location-based emissions of the energy, `(n,)`.
 
     Args:
         job: the job.
@@ -34,14 +40,6 @@ def carbon_parts(job: Job, plans: PlanTable, usage: Usage, *, is_bound: bool = F
         usage: what they use.
         is_bound: whether `usage` is a lower bound on what a design uses; the result is then a lower bound, too.
     """
-    return {
-        "operational_kgco2e": operational_kgco2e(job, plans, usage, is_bound=is_bound),
-        "embodied_kgco2e": total(embodied_parts(job, plans, usage).values()),
-    }
-
-
-def operational_kgco2e(job: Job, plans: PlanTable, usage: Usage, *, is_bound: bool = False) -> Floats:
-    """Returns the location-based emissions of the energy, `(n,)`."""
     per_kwh = mean_over_runs(
         job,
         plans,

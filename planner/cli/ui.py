@@ -5,8 +5,7 @@ Only click is imported here; MLflow waits until the command runs, as in `planner
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import click
 
@@ -36,39 +35,37 @@ def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
 
     Exit codes: 0 stopped by Ctrl-C; 1 it does not start, or stopped by itself; 2 there is no such store.
     """
+    try:
+        return _show(tracking_uri, port, as_json=as_json)
+    except KeyboardInterrupt:  # no error: it is how the interface is stopped, even while it starts
+        with suppress(OSError):  # the terminal has been closed
+            click.echo("Stopped.", err=True)
+        return 0
+
+
+def _show(tracking_uri: str | None, port: int | None, *, as_json: bool) -> int:
+    """Shows the store of the studies until MLflow stops by itself; returns the exit code."""
     from planner.cli.terminal.output import quiet_libraries
     from planner.tracking.page import newest_experiment, runs_page, store_to_show, tracking_page
     from planner.tracking.views import FRONT, STUDIES, keep_views
     from studies.tracking.mlflow_server import is_server
     from studies.tracking.mlflow_session import without_password
 
-    with _ended_by_ctrl_c():
-        with quiet_libraries():
-            uri = store_to_show(tracking_uri)
-            experiment = newest_experiment(uri)
-        if is_server(uri):
-            _tell(runs_page(without_password(uri), experiment), None, as_json=as_json)
-            return 0
-        click.echo("Starting MLflow takes some seconds; Ctrl-C stops it.", err=True)
-        has_views = experiment is not None and keep_views(uri, experiment)
-        with tracking_page(uri, port) as (address, process):
-            studies = runs_page(address, experiment, STUDIES if has_views else None)
-            front = runs_page(address, experiment, FRONT, has_pictures=True) if has_views else None
-            _tell(studies, front, as_json=as_json)
-            process.wait()
-        click.echo("Error: MLflow has stopped by itself", err=True)
-        return 1
-    return 0
-
-
-@contextmanager
-def _ended_by_ctrl_c() -> Iterator[None]:
-    """Context in which Ctrl-C is no error: it is how the interface is stopped, even while it starts."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        with suppress(OSError):  # the terminal has been closed
-            click.echo("Stopped.", err=True)
+    with quiet_libraries():
+        uri = store_to_show(tracking_uri)
+        experiment = newest_experiment(uri)
+    if is_server(uri):
+        _tell(runs_page(without_password(uri), experiment), None, as_json=as_json)
+        return 0
+    click.echo("Starting MLflow takes some seconds; Ctrl-C stops it.", err=True)
+    has_views = experiment is not None and keep_views(uri, experiment)
+    with tracking_page(uri, port) as (address, process):
+        studies = runs_page(address, experiment, STUDIES if has_views else None)
+        front = runs_page(address, experiment, FRONT, has_pictures=True) if has_views else None
+        _tell(studies, front, as_json=as_json)
+        process.wait()
+    click.echo("Error: MLflow has stopped by itself", err=True)
+    return 1
 
 
 def _tell(studies: str, front: str | None, *, as_json: bool) -> None:

@@ -116,13 +116,3 @@ def _to_numpy(array: pa.Array) -> NDArray[np.generic]:
 def encode(plans: PlanTable, outcomes: Outcomes) -> bytes:
     """Returns simulated designs as bytes."""
     return to_bytes({PLANS: plans, **parts_of(outcomes)})
-
-
-def decode(payload: bytes) -> tuple[PlanTable, Outcomes]:
-    """Reverses `encode`.
-
-    Raises:
-        ValueError: the bytes are not such designs, or are those of another version.
-    """
-    parts = from_bytes(payload)
-    return parts.plans(), parts.outcomes()

@@ -8,6 +8,7 @@ from constraints.lattice import cross_run_knobs, num_run_knobs
 from constraints.limits import LIMIT_NAMES
 from constraints.space import pruned_space
 from simulator.table import Floats
+from studies.designs.plan_keys import plan_keys
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
 JOB = job_with(H100_RENTED, A100_RENTED)
@@ -22,7 +23,9 @@ def test_without_limits_only_memory_prunes() -> None:
     broken = space.all_layouts.take(~space.bounds.fits_memory)
     assert len(broken) > 0
     assert space.num_pruned == {"memory": len(cross_run_knobs(JOB, broken))}
-    np.testing.assert_array_equal(space.is_kept, space.bounds.fits_memory)
+    np.testing.assert_array_equal(
+        plan_keys(space.layouts), plan_keys(space.all_layouts.take(space.bounds.fits_memory))
+    )
 
 
 def test_every_design_is_either_kept_or_counted_once_under_the_first_limit_that_its_bound_breaks() -> None:
@@ -35,7 +38,7 @@ def test_every_design_is_either_kept_or_counted_once_under_the_first_limit_that_
     dear = (free.bounds.budget_usd > limits["budget_usd"]) & fits
     assert space.num_pruned["budget_usd"] == num_run_knobs(JOB, free.all_layouts)[dear].sum()
     kept = np.all(list(kept_by_bounds(space.job, space.bounds).values()), axis=0)
-    np.testing.assert_array_equal(space.is_kept, kept)
+    np.testing.assert_array_equal(plan_keys(space.layouts), plan_keys(space.all_layouts.take(kept)))
 
 
 def test_designs_are_the_kept_layouts_with_all_run_knobs() -> None:
@@ -49,7 +52,7 @@ def test_a_space_under_other_limits_is_that_of_the_job_with_these_limits() -> No
     budget = middle(pruned_space(JOB).bounds.budget_usd)
     limited = job_with(H100_RENTED, A100_RENTED, limits={"budget_usd": budget})
     expected, found = pruned_space(limited), pruned_space(JOB).under({"budget_usd": budget})
-    np.testing.assert_array_equal(found.is_kept, expected.is_kept)
+    np.testing.assert_array_equal(plan_keys(found.layouts), plan_keys(expected.layouts))
     assert found.num_pruned == expected.num_pruned
     assert found.job.limits == limited.limits
 
@@ -65,6 +68,6 @@ def test_dropping_a_power_limit_keeps_the_designs_under_power_caps() -> None:
 def test_a_job_that_no_layout_fits_has_an_empty_space() -> None:
     # 64 stages of 64 accelerators each, of which there are 64.
     space = pruned_space(job_with(search={"tensor_parallel": [64], "pipeline_parallel": [64]}))
-    assert len(space.all_layouts) == len(space.bounds) == len(space.is_kept) == 0
+    assert len(space.all_layouts) == len(space.bounds) == 0
     assert len(space.layouts) == len(space.kept_bounds) == len(space.designs()) == 0
     assert list(space.design_batches(10)) == []

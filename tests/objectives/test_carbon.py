@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraints.evaluation import evaluate
-from objectives.carbon import carbon_parts, embodied_parts, market_kgco2e, replacement_kgco2e, water_l
+from objectives.carbon import (
+    embodied_parts,
+    least_kgco2e,
+    market_kgco2e,
+    operational_kgco2e,
+    replacement_kgco2e,
+    water_l,
+)
 from objectives.cost import COST_PARTS
 from objectives.scores import ScoreTable
 from objectives.usage import Usage
@@ -49,8 +56,8 @@ def with_scope(**counted: bool) -> Job:
 class TestOperation:
     def test_hours_of_the_run_meet_hours_of_the_grid(self) -> None:
         job = at_site(grid_profile=HourlyProfile(per_hour=(0.1, 0.5) * 12))
-        assert carbon_parts(job, PLANS, usage(hours=1.0))["operational_kgco2e"] == pytest.approx(100)
-        assert carbon_parts(job, PLANS, usage(hours=2.0))["operational_kgco2e"] == pytest.approx(300)
+        assert operational_kgco2e(job, PLANS, usage(hours=1.0)) == pytest.approx(100)
+        assert operational_kgco2e(job, PLANS, usage(hours=2.0)) == pytest.approx(300)
 
     def test_water_at_the_racks_leaves_out_cooling_that_warm_days_raise(self) -> None:
         # An overhead of 0.2, and 0.3 more on the warmest day, ten degrees above the threshold; all of it is fixed.
@@ -75,22 +82,22 @@ class TestOperation:
         job = job_with({**H100_RENTED, "site": hourly}, {**H100_RENTED, "site": flat})
         plans = plans_with(*({"num_gpus": 16, "offer": offer} for offer in (0, 1)))
         used = usage(hours=1.0).take(np.zeros(2, dtype=np.int64))
-        assert carbon_parts(job, plans, used)["operational_kgco2e"] == pytest.approx([100, 300])
+        assert operational_kgco2e(job, plans, used) == pytest.approx([100, 300])
 
     def test_a_bound_counts_the_least_mean_that_a_longer_run_could_reach(self) -> None:
         job = at_site(grid_profile=HourlyProfile(per_hour=(0.5, 0.1) * 12))
-        hour, bound = (
-            carbon_parts(job, PLANS, usage(hours=1.0), is_bound=is_bound)["operational_kgco2e"]
-            for is_bound in (False, True)
-        )
+        used = usage(hours=1.0)
+        hour, bound = (operational_kgco2e(job, PLANS, used, is_bound=is_bound) for is_bound in (False, True))
         assert hour == pytest.approx(500)
         assert bound == pytest.approx(300)  # of the first two hours
+        made = sum(embodied_parts(job, PLANS, used).values())
+        assert least_kgco2e(job, PLANS, used) == pytest.approx(300 + made)
 
     def test_the_market_counts_what_the_operator_buys_and_is_unknown_otherwise(self) -> None:
         # Google's fleet: 345 g by location, 94 g by contracts.
         job = at_site(grid_kgco2e_per_kwh=0.345, market_kgco2e_per_kwh=0.094)
         assert market_kgco2e(job, PLANS, usage()) == pytest.approx(94)
-        assert carbon_parts(job, PLANS, usage())["operational_kgco2e"] == pytest.approx(345)
+        assert operational_kgco2e(job, PLANS, usage()) == pytest.approx(345)
         assert np.isnan(market_kgco2e(at_site(), PLANS, usage()))
 
     def test_zero_intensity_leaves_only_what_was_made(self) -> None:

@@ -17,7 +17,7 @@ from constraints.space import pruned_space
 from simulator.domain.plan import PlanTable
 from simulator.errors import StudyError
 from simulator.simulate import Outcomes, simulate
-from studies.designs.payload import decode, encode
+from studies.designs.payload import encode, from_bytes
 from studies.designs.plan_keys import are_same, plan_keys
 from studies.evaluation.evaluator import JournaledSimulation
 from studies.files.journal import Journal
@@ -107,7 +107,7 @@ def test_infinities_and_missing_numbers_survive() -> None:
     plans = pruned_space(JOB).designs().take(slice(0, 2))
     outcomes = simulate(JOB, plans)
     outcomes.run.wall_time_s[:] = [np.inf, np.nan]
-    found = decode(encode(plans, outcomes))[1]
+    found = from_bytes(encode(plans, outcomes)).outcomes()
     np.testing.assert_array_equal(found.run.wall_time_s, [np.inf, np.nan])
 
 
@@ -269,5 +269,5 @@ def test_minus_zero_is_the_decision_zero_and_every_nan_is_one() -> None:
 
 def test_outcomes_that_were_read_back_are_worth_the_same(plans: PlanTable) -> None:
     expected = evaluate(JOB, plans)
-    found = decode(encode(plans, expected.outcomes))[1]
+    found = from_bytes(encode(plans, expected.outcomes)).outcomes()
     np.testing.assert_array_equal(found.summary.mfu_fraction, expected.outcomes.summary.mfu_fraction)

@@ -113,26 +113,6 @@ def new_sharing(
     return net, change
 
 
-def max_min_rates(
-    path_offsets: Integers, path_links: Integers, bandwidth_bytes_per_s: Floats, num_flows: Integers
-) -> Floats:
-    """Returns the max-min fair rate `(p,)` of each flow of every path, `inf` for a path without links.
-
-    Args:
-        path_offsets: `(p + 1,)` where the links of a path begin in `path_links`.
-        path_links: the links.
-        bandwidth_bytes_per_s: `(l,)`.
-        num_flows: `(p,)` flows on each path; 0 gives a rate of 0.
-    """
-    sharing, change = new_sharing(path_offsets, path_links, bandwidth_bytes_per_s)
-    sharing.num_flows[:] = num_flows
-    flows = np.repeat(num_flows, np.diff(path_offsets))
-    sharing.link_flows[:] = np.bincount(path_links, weights=flows, minlength=len(bandwidth_bytes_per_s))
-    is_max_min = True
-    follow(sharing, change, np.arange(len(num_flows)), is_max_min)
-    return sharing.rate_bytes_per_s
-
-
 @compiled_uncounted
 def follow(net: Sharing, change: Change, changed: Integers, is_max_min: bool) -> int:
     """Shares out a network after the flows of some paths have changed; returns how it was done."""

@@ -17,7 +17,6 @@ from simulator.deep.playing.sharing import (
     SPREAD,
     Sharing,
     follow,
-    max_min_rates,
     new_sharing,
 )
 from simulator.table import Floats, Integers
@@ -29,6 +28,19 @@ TOLERANCE = 1e-6
 def columns(paths: list[list[int]]) -> tuple[Integers, Integers]:
     offsets = np.cumsum([0, *(len(path) for path in paths)])
     return offsets.astype(np.int64), np.array([link for path in paths for link in path], dtype=np.int64)
+
+
+def max_min_rates(
+    path_offsets: Integers, path_links: Integers, bandwidth_bytes_per_s: Floats, num_flows: Integers
+) -> Floats:
+    """The rate `(p,)` of each flow of every path of a network that is filled at once."""
+    sharing, change = new_sharing(path_offsets, path_links, bandwidth_bytes_per_s)
+    sharing.num_flows[:] = num_flows
+    flows = np.repeat(num_flows, np.diff(path_offsets))
+    sharing.link_flows[:] = np.bincount(path_links, weights=flows, minlength=len(bandwidth_bytes_per_s))
+    is_max_min = True
+    follow(sharing, change, np.arange(len(num_flows)), is_max_min)
+    return sharing.rate_bytes_per_s
 
 
 def fair_by_programs(paths: list[list[int]], bandwidth: list[float], num_flows: list[int]) -> Floats:
