@@ -124,7 +124,7 @@ def _least_usage(job: Job, part: Evaluation, run: RunTable) -> Usage:
     return Usage(
         wall_s=run.wall_time_s,
         energy_j=work_j + standing_j + run.wall_time_s * power.spares_w,
-        peak_power_w=part.outcomes.summary.peak_power_w,
+        peak_power_w=part.outcomes.power.peak_power_w,
     )
 
 

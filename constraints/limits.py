@@ -109,16 +109,16 @@ def limited_quantities(
 
     A limit that must be kept with a probability bounds the quantile of the time, or the cost at that quantile.
     """
-    summary = outcomes.summary
+    power = outcomes.power
     return {
         "budget_usd": _cost_usd(job, plans, scores, outcomes),
         "deadline_days": _wall_time_s(job, plans, outcomes, job.limits.deadline_probability) / DAY,
-        "power_w": summary.peak_power_w,
-        "hall_power_w": summary.hall_power_w,
-        "rack_power_w": summary.rack_power_w,
-        "power_swing_w": summary.power_swing_w,
-        "power_ramp_w_per_s": summary.power_ramp_w_per_s,
-        "power_range_fraction": summary.power_range_fraction,
+        "power_w": power.peak_power_w,
+        "hall_power_w": power.hall_power_w,
+        "rack_power_w": power.rack_power_w,
+        "power_swing_w": power.power_swing_w,
+        "power_ramp_w_per_s": power.power_ramp_w_per_s,
+        "power_range_fraction": power.power_range_fraction,
         "num_gpus": plans.num_gpus.astype(np.float64),
         "carbon_kgco2e": scores.carbon_kgco2e,
     }

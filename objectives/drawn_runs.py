@@ -104,7 +104,7 @@ class DrawnRuns:
             factors=factors,
             wall_s=scores.time_to_train_s * np.exp(wall),
             energy_j=scores.energy_j * np.exp(energy) * (_power(outcomes, factors) + storage[0]) * in_mean,
-            peak_power_w=outcomes.summary.peak_power_w * (factors["compute_power"] + storage[1]) * at_peak,
+            peak_power_w=outcomes.power.peak_power_w * (factors["compute_power"] + storage[1]) * at_peak,
             peak_cooling=at_peak,
         )
 
@@ -136,7 +136,7 @@ def _storage_shares(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[Flo
     is_finite = np.isfinite(usage.energy_j)
     it_j = np.where(is_finite, it_energy_j(job, plans, usage), 1.0)
     in_energy = power_w * np.where(is_finite, usage.wall_s, 0.0) / it_j
-    return in_energy, power_w / outcomes.summary.hall_power_w
+    return in_energy, power_w / outcomes.power.hall_power_w
 
 
 def _overheads(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[Floats, Floats]:

@@ -36,7 +36,7 @@ class Usage(Table):
         return cls(
             wall_s=wall_s,
             energy_j=np.where(np.isinf(wall_s), np.inf, outcomes.energy.total_j),
-            peak_power_w=outcomes.summary.peak_power_w,
+            peak_power_w=outcomes.power.peak_power_w,
         )
 
     def lasting(self, wall_s: Floats) -> Self:

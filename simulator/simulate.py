@@ -19,7 +19,7 @@ from simulator.domain.plan import PlanTable, distinct_layouts
 from simulator.layout.chunks import split_layers
 from simulator.layout.trained_weights import trained_flop_per_token
 from simulator.machine.offer_table import OfferTable
-from simulator.machine.power import power_levels
+from simulator.machine.power import PowerTable, power_levels
 from simulator.machine.rank import Rank
 from simulator.memory.peak import MemoryTable, peak_memory
 from simulator.run.energy import EnergyTable, run_energy
@@ -44,26 +44,10 @@ class SummaryTable(Table):
     mfu_fraction: Floats
     """Model FLOPs utilisation of a step: model FLOPs (causal attention, no recomputation) over the dense peak of the plan's
     number format."""
-    model_flop_per_s_per_gpu: Floats
-    """Model FLOPs per second and accelerator during a step."""
     peak_memory_bytes: Floats
     """Memory needed by the most loaded accelerator."""
     memory_capacity_bytes: Floats
     """Memory that each accelerator has."""
-    peak_power_w: Floats
-    """Highest power of the facility."""
-    hall_power_w: Floats
-    """IT power at the facility's peak."""
-    cooling_power_w: Floats
-    """Power of cooling and the building at the facility's peak."""
-    rack_power_w: Floats
-    """IT power of the nodes of one rack."""
-    power_swing_w: Floats
-    """Largest step change of the facility's power."""
-    power_ramp_w_per_s: Floats
-    """Fastest change of the facility's power."""
-    power_range_fraction: Floats
-    """The swing as a share of the peak, for the IT power of the training nodes."""
     mean_power_w: Floats
     """Energy over wall time; NaN for a run that never ends."""
 
@@ -77,6 +61,7 @@ class Outcomes(TableGroup):
     checkpoints: CheckpointTable
     run: RunTable
     energy: EnergyTable
+    power: PowerTable
     summary: SummaryTable
 
     def columns(self) -> dict[str, NDArray[np.generic]]:
@@ -117,14 +102,19 @@ def outcomes_of(job: Job, plans: PlanTable, steps: StepTable, memory: MemoryTabl
     run = expected_run(job, plans, steps, checkpoints)
     energy = run_energy(job, plans, offers, steps, run, checkpoints)
     summary = SummaryTable(
-        **_use_of_peak(job, plans, offers, steps),
+        mfu_fraction=_mfu_fraction(job, plans, offers, steps),
         peak_memory_bytes=memory.peak_bytes,
         memory_capacity_bytes=offers.memory_bytes,
-        **vars(power_levels(job, plans, offers, checkpoints.extra_power_w)),
         mean_power_w=np.where(run.makes_progress, energy.total_j, np.nan) / run.wall_time_s,
     )
     return Outcomes(
-        steps=steps, memory=memory, checkpoints=checkpoints, run=run, energy=energy, summary=summary
+        steps=steps,
+        memory=memory,
+        checkpoints=checkpoints,
+        run=run,
+        energy=energy,
+        power=power_levels(job, plans, offers, checkpoints.extra_power_w),
+        summary=summary,
     )
 
 
@@ -174,9 +164,7 @@ def _price_layouts(job: Job, layouts: PlanTable) -> tuple[StepTable, MemoryTable
     return simulate_step(Rank.of(job, layouts), chunks), peak_memory(job.workload, layouts, chunks)
 
 
-def _use_of_peak(job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable) -> dict[str, Floats]:
-    """Model FLOPs per second and accelerator, and their share of the peak, by fields of `SummaryTable`."""
+def _mfu_fraction(job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable) -> Floats:
     flop = trained_flop_per_token(job.workload) * job.workload.tokens_per_step
-    flop_per_s = flop / (steps.step_time_s * plans.num_gpus)
     peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
-    return {"mfu_fraction": flop_per_s / peak, "model_flop_per_s_per_gpu": flop_per_s}
+    return np.asarray(flop / (steps.step_time_s * plans.num_gpus) / peak)

@@ -194,7 +194,7 @@ def _candidate(job: Job, front: Evaluation, row: int, place: tuple[int, int]) ->
         num_nodes=round(float(nodes)),
         wall_s=float(scores.time_to_train_s[row]),
         energy_kwh=float(scores.energy_j[row]) / JOULES_PER_KWH,
-        peak_power_w=float(front.outcomes.summary.peak_power_w[row]),
+        peak_power_w=float(front.outcomes.power.peak_power_w[row]),
         idle_power_w=_idle_power_w(job, front.plans.plan(row)),
         carbon_kgco2e=float(scores.carbon_kgco2e[row]),
         operational_kgco2e=float(scores.operational_kgco2e[row]),

@@ -31,7 +31,7 @@ def design_at(
     plan = evaluation.plans.plan(row)
     offer = job.offers[plan.offer]
     scores, outcomes = evaluation.scores, evaluation.outcomes
-    run, summary = outcomes.run, outcomes.summary
+    run, power, summary = outcomes.run, outcomes.power, outcomes.summary
     never_saves = plan.checkpoint_scheme is CheckpointScheme.NONE
     known = merits or _merits(job, evaluation)
     return Design(
@@ -50,7 +50,7 @@ def design_at(
         objective_values={
             name.value: finite_or_none(_at(scores.objective(name), row)) for name in job.objectives
         },
-        peak_power_w=_at(summary.peak_power_w, row),
+        peak_power_w=_at(power.peak_power_w, row),
         step_time_s=_at(outcomes.steps.step_time_s, row),
         iteration_time_s=_at(run.iteration_time_s(job.workload.num_steps), row),
         mfu_fraction=_at(summary.mfu_fraction, row),
@@ -72,9 +72,9 @@ def design_at(
         metrics=_metrics(known, row),
         water_scope=water_scope(job.site_of(offer)),
         buying_pays=_buying_pays(_at(known.break_even_months, row)),
-        power_w=_parts(summary, POWERS, row),
-        power_range_fraction=_at(summary.power_range_fraction, row),
-        power_ramp_w_per_s=_at(summary.power_ramp_w_per_s, row),
+        power_w=_parts(power, POWERS, row),
+        power_range_fraction=_at(power.power_range_fraction, row),
+        power_ramp_w_per_s=_at(power.power_ramp_w_per_s, row),
     )
 
 

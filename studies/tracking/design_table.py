@@ -92,7 +92,7 @@ def plan_columns(job: Job, plans: PlanTable) -> Columns:
 def _metric_columns(evaluation: Evaluation) -> Columns:
     """Returns the results."""
     scores, run, steps = evaluation.scores, evaluation.outcomes.run, evaluation.outcomes.steps
-    summary = evaluation.outcomes.summary
+    power, summary = evaluation.outcomes.power, evaluation.outcomes.summary
     excess = {f"excess_{name}": column for name, column in evaluation.excess.columns().items()}
     return {
         "time_to_train_days": scores.time_to_train_s / DAY,
@@ -117,13 +117,13 @@ def _metric_columns(evaluation: Evaluation) -> Columns:
         "restart_s": run.restart_s,
         "straggler_s": run.straggler_s,
         "peak_memory_bytes": summary.peak_memory_bytes,
-        "peak_power_w": summary.peak_power_w,
+        "peak_power_w": power.peak_power_w,
         "mean_power_w": summary.mean_power_w,
-        "hall_power_w": summary.hall_power_w,
-        "rack_power_w": summary.rack_power_w,
-        "power_swing_w": summary.power_swing_w,
-        "power_ramp_w_per_s": summary.power_ramp_w_per_s,
-        "power_range_fraction": summary.power_range_fraction,
+        "hall_power_w": power.hall_power_w,
+        "rack_power_w": power.rack_power_w,
+        "power_swing_w": power.power_swing_w,
+        "power_ramp_w_per_s": power.power_ramp_w_per_s,
+        "power_range_fraction": power.power_range_fraction,
         **excess,
     }
 

@@ -261,7 +261,7 @@ def test_power_is_exact_for_the_design_with_the_fewest_spares(name: str) -> None
     _, bounds = sample(name)
     result, layout = designs(name)
     least = np.full(len(bounds), np.inf)
-    np.minimum.at(least, layout, result.outcomes.summary.peak_power_w)
+    np.minimum.at(least, layout, result.outcomes.power.peak_power_w)
     np.testing.assert_allclose(bounds.power_w, least, rtol=1e-8)
 
 

@@ -215,7 +215,7 @@ def test_moving_a_job_changes_energy_money_and_carbon_of_operation_alone(
     np.testing.assert_allclose(now.energy_j / KWH, kwh, rtol=1e-12)
     # A month is a twelfth of a year of 8,766 h; 85 % of the calendar is used, and idle months have their peaks, too.
     months = was.time_to_train_s / (8766 / 12 * HOUR) / 0.85
-    peak_w = before.outcomes.summary.peak_power_w * cooled
+    peak_w = before.outcomes.power.peak_power_w * cooled
     expected = {
         "operational_kgco2e": times(fields["grid_kgco2e_per_kwh"], kwh),
         "market_kgco2e": times(fields["market_kgco2e_per_kwh"], kwh),

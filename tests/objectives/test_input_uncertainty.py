@@ -201,7 +201,7 @@ def test_the_power_of_storage_is_unsure_unless_it_is_given() -> None:
         grown_j = 1.25 * grown_w * result.scores.time_to_train_s[0]
         assert ends.high[place, 0, 0] - ends.middle[0, 0] == pytest.approx(grown_j, rel=1e-9, abs=1.0)
         at_peak_w = runs_at(job, result, {"storage_power": 1.4} if grown_w else {}).peak_power_w
-        assert at_peak_w - result.outcomes.summary.peak_power_w == pytest.approx(1.25 * grown_w, abs=1e-3)
+        assert at_peak_w - result.outcomes.power.peak_power_w == pytest.approx(1.25 * grown_w, abs=1e-3)
 
 
 def test_a_draw_scores_as_a_job_with_the_drawn_figures() -> None:
@@ -386,9 +386,11 @@ def test_metrics_are_the_scores_per_unit_of_work() -> None:
     assert found.usd_per_million_tokens * tokens / 1e6 == pytest.approx(scores.cost_usd)
     assert found.kwh_per_million_tokens * tokens / 1e6 == pytest.approx(scores.energy_j / 3.6e6)
     # A PFLOP/s of model arithmetic for an hour costs what the GPUs that achieve it together cost in an hour.
-    rate = result.outcomes.summary.model_flop_per_s_per_gpu * result.outcomes.run.goodput_fraction
+    flop_per_token = job.workload.model.model_flop_per_token(8192)
+    in_steps = job.workload.tokens_per_step * flop_per_token / 16 / result.outcomes.steps.step_time_s
+    rate = in_steps * result.outcomes.run.goodput_fraction
     assert found.usd_per_effective_pflop_hour == pytest.approx(2.5 * 1e15 / rate, rel=1e-9)
-    exaflop = tokens * job.workload.model.model_flop_per_token(8192) / 1e18
+    exaflop = tokens * flop_per_token / 1e18
     assert found.gco2e_per_exaflop * exaflop == pytest.approx(1000 * scores.carbon_kgco2e)
     assert found.carbon_delay_kgco2e_s == scores.carbon_kgco2e * scores.time_to_train_s
     assert found.rent_usd == pytest.approx(scores.cost_usd)

@@ -144,7 +144,7 @@ def test_a_power_cap_between_those_that_are_listed_is_not_proven_away() -> None:
     best = int(np.argmin(np.where(between.excess.is_possible, between.outcomes.run.wall_time_s, np.inf)))
     limits = {
         "deadline_days": float(between.outcomes.run.wall_time_s[best]) / 86_400 * 1.001,
-        "power_w": float(between.outcomes.summary.peak_power_w[best]) * 1.001,
+        "power_w": float(between.outcomes.power.peak_power_w[best]) * 1.001,
     }
     limited = job.model_copy(update={"limits": Limits.model_validate(limits)})
     assert not evaluate(limited, pruned_space(limited).designs()).is_feasible.any()

@@ -66,7 +66,7 @@ def test_mean_power_lies_between_standing_still_and_computing() -> None:
     assert (OUTCOMES.summary.mean_power_w > power.stalled_w + power.spares_w).all()
     levels = power_levels(JOB, PLANS, offers, servers_w)
     assert (OUTCOMES.summary.mean_power_w < levels.peak_power_w).all()
-    assert OUTCOMES.summary.peak_power_w == pytest.approx(levels.peak_power_w)
+    assert OUTCOMES.power.peak_power_w == pytest.approx(levels.peak_power_w)
 
 
 def test_a_run_that_only_computes_draws_the_power_of_computing() -> None:
@@ -127,9 +127,9 @@ def test_servers_of_saves_are_part_of_the_peak_and_their_cooling_never_rests(fix
     servers_w = 800.0 * outcome.checkpoints.num_servers
     assert servers_w > 0
     bare = power_levels(job, plans, offers_of(job, plans))
-    assert outcome.summary.hall_power_w == pytest.approx(bare.hall_power_w + servers_w)
-    assert outcome.summary.peak_power_w == pytest.approx(bare.peak_power_w + 1.5 * servers_w)
-    assert outcome.summary.power_swing_w == pytest.approx(bare.power_swing_w)
+    assert outcome.power.hall_power_w == pytest.approx(bare.hall_power_w + servers_w)
+    assert outcome.power.peak_power_w == pytest.approx(bare.peak_power_w + 1.5 * servers_w)
+    assert outcome.power.power_swing_w == pytest.approx(bare.power_swing_w)
     without = outcome.checkpoints
     no_servers = replace(without, extra_power_w=np.zeros(1))
     energies = (
@@ -347,7 +347,7 @@ def test_cooling_that_is_fixed_is_drawn_once_for_every_second() -> None:
         for update in ({"power_usage_effectiveness": 1.0, "climate": None}, fields)
     )
     it, facility = (simulate(job, PLANS) for job in (bare, cooled))
-    overhead_w = (0.3 + climate.mean_overhead) * it.summary.hall_power_w
+    overhead_w = (0.3 + climate.mean_overhead) * it.power.hall_power_w
     np.testing.assert_allclose(
         facility.energy.total_j, it.energy.total_j + overhead_w * it.run.wall_time_s, rtol=1e-9
     )
