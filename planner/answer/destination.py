@@ -1,8 +1,10 @@
-"""Where does an answer go? Into a folder, into MLflow, or both; the answer says where MLflow has it."""
+"""Where do a study and its answer go? Into a folder, into MLflow, or both; the answer says where MLflow has it."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +15,9 @@ from planner.report.files import write_page, write_pictures
 from planner.tracking.content import finish, record_of
 from simulator.argument_names import told
 from simulator.domain.job import Job
+from studies.designs.archive import Archive
 from studies.files.design_log import DesignLog
-from studies.files.design_parts import PARTS
+from studies.files.design_parts import PARTS, DesignParts
 from studies.progress import RECORDING_IN_MLFLOW, Progress, Report
 from studies.tracking.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.tracking.store_address import DEFAULT_FILE
@@ -31,12 +34,21 @@ class Destination:
     scratch: Path
     """Temporary folder."""
     front_format: FrontFormat
+    has_report: bool
+    """Whether a page explains the answer, where it is written or recorded."""
     tracker: StudyTracker | None
     """The study's run in MLflow; None: it is not recorded."""
 
-    def deliver(
-        self, answer: Recommendation, recording: Recording, log: DesignLog | None, progress: Report
-    ) -> Recommendation:
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        """Context with the memory of the study; it has a table of all designs if the output or the report needs one."""
+        is_tracked = self.tracker is not None
+        folder = self.output or (self.scratch if is_tracked and self.has_report else None)
+        parts = DesignParts(self.scratch / PARTS) if is_tracked else None
+        with nullcontext() if folder is None else DesignLog(folder / DESIGN_TABLE) as log:
+            yield Recording(self.job, Archive(self.job), log, self.tracker, parts)
+
+    def deliver(self, answer: Recommendation, recording: Recording, progress: Report) -> Recommendation:
         """Writes the files of an answer and sends everything to MLflow.
 
         An answer that was interrupted before any design was simulated leaves the requested folder empty.
@@ -44,7 +56,6 @@ class Destination:
         Args:
             answer: the answer.
             recording: recording of the study that gave it.
-            log: table of its designs, for a report; None: no report.
             progress: receives progress reports on drawing and recording.
 
         Returns:
@@ -57,6 +68,7 @@ class Destination:
         is_empty = answer.status == "interrupted" and answer.num_evaluated == 0
         folder = self.scratch if is_empty else self.output or self.scratch
         files = [write_job(self.job, folder), *write_answer(answer, folder, self.front_format)]
+        log = recording.log if self.has_report else None
         drawn = report_of_log(self.job, answer, log, progress) if log is not None else None
         pictures = []
         if drawn is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,17 +37,14 @@ from simulator.catalog import catalog_hash
 from simulator.domain.job import Job
 from simulator.errors import TrackingError
 from simulator.table import Integers
-from studies.designs.archive import Archive
 from studies.evaluation.evaluator import Evaluator, Simulation
 from studies.exhaustive import Reducer
-from studies.files.design_log import DesignLog
-from studies.files.design_parts import PARTS, DesignParts
 from studies.files.identity import job_hash, study_label
 from studies.progress import Progress, Report, Stop, ignore, never_stop
 from studies.search import Searcher
 from studies.study import StudyResult, refined_study, run_study, searched_front
 from studies.tracking.experiments import software_tags
-from studies.tracking.recording import DESIGN_TABLE, Recording
+from studies.tracking.recording import Recording
 from studies.tracking.store_address import asked_store
 from studies.tracking.tracker import StudyTracker
 
@@ -111,26 +108,26 @@ def recommend(
     check_functions(progress=progress, should_stop=should_stop, clock=clock)
     if tracking:
         _check_store(tracking_uri, experiment)
-    with ExitStack() as stack:
-        folder = None
-        if output is not None:
-            folder = stack.enter_context(output_folder(path_given(output, "output", "a folder")))
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capplan-")))
-        tracker = parts = log = None
-        if tracking:
-            tracker = stack.enter_context(_tracked(job, seed, tracking_uri, experiment, progress))
-            parts = DesignParts(scratch / PARTS)
-        table = folder or (scratch if tracking and with_report else None)
-        if table is not None:
-            log = stack.enter_context(DesignLog(table / DESIGN_TABLE))
-        recording = Recording(job, Archive(job), log, tracker, parts)
-        answer = search_and_answer(
-            job, seed, recording, Simulation(job), now=clock(), progress=progress, should_stop=should_stop
-        )
+    asked: AbstractContextManager[Path | None] = nullcontext()
+    if output is not None:
+        asked = output_folder(path_given(output, "output", "a folder"))
+    tracked: AbstractContextManager[StudyTracker | None] = nullcontext()
+    if tracking:
+        tracked = _tracked(job, seed, tracking_uri, experiment, progress)
+    with asked as folder, tempfile.TemporaryDirectory(prefix="capplan-") as scratch, tracked as tracker:
         destination = Destination(
-            job=job, output=folder, scratch=scratch, front_format=front_format, tracker=tracker
+            job=job,
+            output=folder,
+            scratch=Path(scratch),
+            front_format=front_format,
+            has_report=with_report,
+            tracker=tracker,
         )
-        return destination.deliver(answer, recording, log if with_report else None, progress)
+        with destination.recording() as recording:
+            answer = search_and_answer(
+                job, seed, recording, Simulation(job), now=clock(), progress=progress, should_stop=should_stop
+            )
+            return destination.deliver(answer, recording, progress)
 
 
 def _check_store(tracking_uri: str | None, experiment: str) -> None:

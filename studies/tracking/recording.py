@@ -80,7 +80,8 @@ class Recording:
         """
         self._job = job
         self.archive = archive
-        self._log = log
+        self.log = log
+        """Table of all designs in one file; None: there is none."""
         self._tracker = tracker
         self._parts = parts
         self._unsent: list[Path] = []
@@ -98,7 +99,7 @@ class Recording:
         """Records a batch of evaluated designs, or what was kept of it."""
         ids, evaluation = self.archive.add(found), kept_of(found)
         self.num_designs += len(ids)
-        if self._log is not None or self._parts is not None:
+        if self.log is not None or self._parts is not None:
             self._write(design_columns(self._job, evaluation, ids, stage))
         if self.archive.num_evaluated <= MAX_DESIGN_RUNS:
             self._kept.append((evaluation, ids))
@@ -156,13 +157,13 @@ class Recording:
         Raises:
             StudyError: it cannot be written.
         """
-        if self._log is not None:
-            self._log.close()
+        if self.log is not None:
+            self.log.close()
         self._write_part(None)
 
     def _write(self, columns: Columns) -> None:
-        if self._log is not None:
-            self._log.append(columns)
+        if self.log is not None:
+            self.log.append(columns)
         self._write_part(columns)
         if self._unsent and self._tracker is not None and not self._tracker.is_resting:
             try:
