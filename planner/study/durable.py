@@ -157,38 +157,50 @@ def resume_study(
     if target is None and (ended := _told_again(path)):
         return ended
     with only_runner(path), Journal.open(path) as journal:
-        facts = journal.facts
-        if ANSWER in facts:
+        if ANSWER in journal.facts:
             _announce_recording(progress, target)
-            return _answered(journal, facts, target)
-        job, seed = _resumable(path.stem, facts)
-        if target is not None:
-            journal.note({TRACKED_IN: target.place})
-        known = store.known_designs(path)
-        with (
-            JournaledSimulation(job, journal, known, engine_for(job)) as evaluator,
-            telling(job, facts, path.stem, target, evaluator.elapsed_s, evaluator.settle) as told,
-        ):
-            answer = search_and_answer(
-                job,
-                seed,
-                told.recording,
-                evaluator,
-                now=datetime.fromisoformat(facts["created_at"]),
-                reducer=evaluator.reductions if keep_of(facts) == "front" else None,
-                progress=progress,
-                should_stop=should_stop,
-            )
-            evaluator.settle()
-            if answer.status != "interrupted":
-                journal.note({ANSWER: answer.model_dump_json(), STATUS: answer.status})
-            _announce_recording(progress, target)
-            record = told.finish(answer)
-        if record is not None and target is not None:
-            journal.note({DELIVERED_TO: target.place})
-            answer = answer.model_copy(update={"mlflow": record})
+            return _answered(journal, journal.facts, target)
+        return _searched(journal, store, engine_for, target, progress, should_stop)
+
+
+def _searched(
+    journal: Journal,
+    store: StudyStore,
+    engine_for: EngineFor,
+    target: Target | None,
+    progress: Report,
+    should_stop: Stop,
+) -> StudyAnswer:
+    """Searches from where the journal ends until the study is answered or stopped."""
+    facts, name = journal.facts, journal.path.stem
+    job, seed = _resumable(name, facts)
+    if target is not None:
+        journal.note({TRACKED_IN: target.place})
+    known = store.known_designs(journal.path)
+    with (
+        JournaledSimulation(job, journal, known, engine_for(job)) as evaluator,
+        telling(job, facts, name, target, evaluator.elapsed_s, evaluator.settle) as told,
+    ):
+        answer = search_and_answer(
+            job,
+            seed,
+            told.recording,
+            evaluator,
+            now=datetime.fromisoformat(facts["created_at"]),
+            reducer=evaluator.reductions if keep_of(facts) == "front" else None,
+            progress=progress,
+            should_stop=should_stop,
+        )
+        evaluator.settle()
+        if answer.status != "interrupted":
+            journal.note({ANSWER: answer.model_dump_json(), STATUS: answer.status})
+        _announce_recording(progress, target)
+        record = told.finish(answer)
+    if record is not None and target is not None:
+        journal.note({DELIVERED_TO: target.place})
+        answer = answer.model_copy(update={"mlflow": record})
     counts = Counts.of(evaluator)
-    return StudyAnswer(path=path, answer=answer, counts=counts, tracking_failure=told.failure)
+    return StudyAnswer(path=journal.path, answer=answer, counts=counts, tracking_failure=told.failure)
 
 
 def _announce_recording(progress: Report, target: Target | None) -> None:
