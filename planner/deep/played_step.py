@@ -14,7 +14,7 @@ from simulator.deep.playing.tasks import TaskGraph
 from simulator.deep.playing.waits import Waits
 from simulator.deep.traced_steps.fold import Fold
 from simulator.record import Record
-from simulator.table import Floats
+from simulator.table import Booleans, Floats
 
 MOST_LINKS = 10
 """Hot links that are listed."""
@@ -62,10 +62,10 @@ class HotLink(Record):
 
     def is_like(self, other: HotLink) -> bool:
         """Returns whether another link is of the same kind and has the same figures within 0.1 %."""
-        mine = self.num_bytes, self.full_fraction, self.waited_s
-        theirs = other.num_bytes, other.full_fraction, other.waited_s
-        is_close = np.allclose(mine, theirs, rtol=ALIKE_FRACTION, atol=0.0)
-        return is_close and _kind(self.link) == _kind(other.link)
+        mine, theirs = (
+            np.array([link.num_bytes, link.full_fraction, link.waited_s]) for link in (self, other)
+        )
+        return bool(_have_alike_figures(mine, theirs)) and _kind(self.link) == _kind(other.link)
 
 
 class CircuitLink(Record):
@@ -199,10 +199,14 @@ def hot_links(
 
 def _num_alike(topology: Topology, figures: Floats, link: int) -> int:
     """Returns how many links are like one, itself included; the figures of all links are `(f, l)`."""
-    own = figures[:, [link]]
-    is_close = np.all(np.isclose(figures, own, rtol=ALIKE_FRACTION, atol=0.0), axis=0)
+    alike = np.flatnonzero(_have_alike_figures(figures, figures[:, [link]]))
     kind = _kind(topology.link_name(link))
-    return sum(_kind(topology.link_name(other)) == kind for other in np.flatnonzero(is_close).tolist())
+    return sum(_kind(topology.link_name(other)) == kind for other in alike.tolist())
+
+
+def _have_alike_figures(figures: Floats, own: Floats) -> Booleans:
+    """Returns whether the figures `(f, l)` of links, or `(f,)` of one, are those of another one within 0.1 %."""
+    return np.asarray(np.isclose(figures, own, rtol=ALIKE_FRACTION, atol=0.0).all(axis=0))
 
 
 def _kind(name: str) -> str:
