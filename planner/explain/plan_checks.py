@@ -74,8 +74,17 @@ def _check(
 
 
 def _degrees_check(plan: Plan, num_gpus: int) -> Check:
-    state: State = "kept" if num_gpus == plan.num_gpus else "broken"
+    state = _state(is_kept=num_gpus == plan.num_gpus)
     return _check(CONSTRAINTS["degrees"], state, degree_figures(plan, num_gpus))
+
+
+def _state(*, is_kept: bool) -> State:
+    return "kept" if is_kept else "broken"
+
+
+def _keeps(evaluation: Evaluation, name: str) -> bool:
+    """Whether the design exceeds nothing that a constraint bounds."""
+    return float(getattr(evaluation.excess, name)[0]) == 0.0
 
 
 def _layout_checks(job: Job, plan: Plan) -> list[Check]:
@@ -83,7 +92,7 @@ def _layout_checks(job: Job, plan: Plan) -> list[Check]:
     return [
         _check(
             CONSTRAINTS[rule.name],
-            "kept" if far == 0.0 else "broken",
+            _state(is_kept=far == 0.0),
             layout_figures(job, plan, rule.name),
         )
         for rule, far in zip(LAYOUT_RULES, excess, strict=True)
@@ -92,10 +101,10 @@ def _layout_checks(job: Job, plan: Plan) -> list[Check]:
 
 def _physics_check(job: Job, evaluation: Evaluation, one: Constraint) -> Check:
     figures = physics_figures(job, evaluation, one.name)
-    is_kept = float(getattr(evaluation.excess, one.name)[0]) == 0.0
+    is_kept = _keeps(evaluation, one.name)
     if one.name == "progress":
         wall_s = float(evaluation.outcomes.run.wall_time_s[0])
-        return _check(one, "kept" if is_kept else "broken", figures, value=wall_s)
+        return _check(one, _state(is_kept=is_kept), figures, value=wall_s)
     value, limit = (float(figure) for figure in figures.values())
     return _compared(one, figures, value, limit, is_kept=is_kept)
 
@@ -109,7 +118,7 @@ def _limit_check(job: Job, evaluation: Evaluation, one: Constraint) -> Check:
     if limit is None:
         return _check(one, "not_set", {}, value=value, told=_not_set(one.name, value))
     figures = limit_figures(job, evaluation, one.name)
-    is_kept = float(getattr(evaluation.excess, one.name)[0]) == 0.0
+    is_kept = _keeps(evaluation, one.name)
     return _compared(one, figures, value, float(limit), is_kept=is_kept)
 
 
@@ -119,11 +128,11 @@ def _probability_check(job: Job, evaluation: Evaluation, one: Constraint) -> Che
     value = 1.0 - float(getattr(evaluation.scores, risk)[0])  # NaN without the limit
     if wanted is None:
         return _check(one, "not_set", {}, value=value, told=_not_set(one.name, value))
-    is_kept = float(getattr(evaluation.excess, limit_name)[0]) == 0.0
+    is_kept = _keeps(evaluation, limit_name)
     # The quantile keeps the limit, and the risk ends at the least one that is told.
     value = max(value, float(wanted)) if is_kept else value
     figures: Figures = {"probability": value, f"limits.{one.name}": wanted}
-    state: State = "kept" if is_kept else "broken"
+    state = _state(is_kept=is_kept)
     return _check(one, state, figures, value=value, limit=wanted, slack=value / wanted - 1.0)
 
 
@@ -138,5 +147,5 @@ def _compared(one: Constraint, figures: Figures, value: float, limit: float, *, 
     told = f"{human.percent(slack)} left" if is_kept else ""
     if not is_kept and np.isfinite(slack):
         told = f"exceeded by {human.digits(-slack * 100)} %"
-    state: State = "kept" if is_kept else "broken"
+    state = _state(is_kept=is_kept)
     return _check(one, state, figures, value=value, limit=limit, slack=slack, told=told)
