@@ -83,7 +83,7 @@ def _fill_in_turn(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]
     num_warm_up = p - 1 - stage if c == p else 2 * (p - 1 - stage) + (v - 1) * shape.group_size
     if shape.schedule == GPIPE:
         num_warm_up = num_each_way
-    # Micro-batches until the next chunk's turn.
+    # Micro-batches until the next chunk's turn: counted, because with divisions an order takes a third longer.
     group = m if c == p else min(shape.group_size, m)
     forward_chunk, backward_chunk = stage, stage + c - p
     forward_group = backward_group = group
