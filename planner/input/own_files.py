@@ -62,12 +62,17 @@ def filling(folder: Path) -> Iterator[Path]:
             draft = Path(scratch) / "new"
             draft.mkdir()
             yield draft
-            if folder.exists():
-                for made in sorted(draft.iterdir()):
-                    made.replace(folder / made.name)
-            else:
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                draft.replace(folder)
+            _move(draft, folder)
+
+
+def _move(draft: Path, folder: Path) -> None:
+    """Moves the files of a draft into a folder that exists, or the draft itself to where there is none."""
+    if folder.exists():
+        for made in sorted(draft.iterdir()):
+            made.replace(folder / made.name)
+    else:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft.replace(folder)
 
 
 def _broken_rule(path: Path, what: str, is_own: Callable[[Path], bool]) -> str:

@@ -73,21 +73,30 @@ def sizes_of(job: Job, offer: int, num_gpus: int, most: int = MOST_SIZES) -> lis
 
 def _of_offers(job: Job, best: Design, fastest: FastestRuns) -> list[Rival]:
     """The fastest layout of every offer and size, run like the recommended design; with and without spares if allowed."""
-    found = []
-    for offer in offers_tried(job, best):
-        for run in fastest.at(offer, sizes_of(job, offer, best.plan.num_gpus)):
-            if run is not None:
-                plan = run.plans.plan(0)
-                for has_spares in job.search.with_spares:
-                    as_best = {
-                        "offer": offer,
-                        "num_spare_nodes": plan.num_spare_nodes if has_spares else 0,
-                        "checkpoint_scheme": best.plan.checkpoint_scheme,
-                        "checkpoint_interval_s": best.plan.checkpoint_interval_s,
-                        "power_cap_fraction": best.plan.power_cap_fraction,
-                    }
-                    rival = plan.model_copy(update=as_best)
-                    found.append(
-                        Rival(plan=rival, accelerator=job.offers[offer].accelerator.id, design_id=None)
-                    )
-    return found
+    layouts = [
+        (offer, run.plans.plan(0))
+        for offer in offers_tried(job, best)
+        for run in fastest.at(offer, sizes_of(job, offer, best.plan.num_gpus))
+        if run is not None
+    ]
+    return [
+        Rival(
+            plan=_run_like(best.plan, plan, offer, has_spares=has_spares),
+            accelerator=job.offers[offer].accelerator.id,
+            design_id=None,
+        )
+        for offer, plan in layouts
+        for has_spares in job.search.with_spares
+    ]
+
+
+def _run_like(best: Plan, fastest: Plan, offer: int, *, has_spares: bool) -> Plan:
+    """A layout of an offer that is saved and capped like the recommended plan."""
+    as_best = {
+        "offer": offer,
+        "num_spare_nodes": fastest.num_spare_nodes if has_spares else 0,
+        "checkpoint_scheme": best.checkpoint_scheme,
+        "checkpoint_interval_s": best.checkpoint_interval_s,
+        "power_cap_fraction": best.power_cap_fraction,
+    }
+    return fastest.model_copy(update=as_best)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -103,14 +104,12 @@ def _tell_apart(rows: Sequence[dict[str, str]], designs: Sequence[Design]) -> No
     for row, design in zip(rows, designs, strict=True):
         row[_LAYOUT] += offer_words(design, designs)
     for unseen in _UNSEEN:
-        same: dict[tuple[str, ...], list[tuple[dict[str, str], str]]] = {}
-        for row, design in zip(rows, designs, strict=True):
-            seen = (row["GPUs"], row["accelerator"], row.get("site", ""), row[_LAYOUT])
-            same.setdefault(seen, []).append((row, unseen(design.plan)))
-        for group in same.values():
-            if len({decision for _, decision in group}) > 1:
-                for row, decision in group:
-                    row[_LAYOUT] += f" {decision}"
+        seen = [(row["GPUs"], row["accelerator"], row.get("site", ""), row[_LAYOUT]) for row in rows]
+        decisions = [unseen(design.plan) for design in designs]
+        num_decisions = Counter(of_equals for of_equals, _ in set(zip(seen, decisions, strict=True)))
+        for row, of_equals, decision in zip(rows, seen, decisions, strict=True):
+            if num_decisions[of_equals] > 1:
+                row[_LAYOUT] += f" {decision}"
 
 
 def _robust_headings(designs: Sequence[Design]) -> list[str]:

@@ -13,7 +13,7 @@ from constraints.bounds import BoundTable
 from constraints.lattice import cross_run_knobs, num_run_knobs
 from constraints.space import Space
 from objectives.pareto import front_rows
-from simulator.compiled import compiled
+from simulator.compiled import compiled, inner
 from simulator.domain.plan import PlanTable
 from simulator.table import Booleans, Floats, Integers
 from studies.designs.knobs import Knobs
@@ -115,16 +115,20 @@ def _is_behind(values: Floats, points: Floats) -> Booleans:
     is_behind = np.zeros(len(values), dtype=np.bool_)
     for row in range(len(values)):
         for point in range(len(points)):
-            is_worse = False
-            for column in range(values.shape[1]):
-                if values[row, column] < points[point, column]:
-                    is_worse = False
-                    break
-                is_worse = is_worse or values[row, column] > points[point, column]
-            if is_worse:
+            if _is_dominated(values, row, points, point):
                 is_behind[row] = True
                 break
     return is_behind
+
+
+@inner
+def _is_dominated(values: Floats, row: int, points: Floats, point: int) -> bool:
+    is_worse = False
+    for column in range(values.shape[1]):
+        if values[row, column] < points[point, column]:
+            return False
+        is_worse = is_worse or values[row, column] > points[point, column]
+    return is_worse
 
 
 def _corners(bounds: BoundTable, most: int) -> _Rows:

@@ -32,6 +32,8 @@ KNOWN_DATABASES = ("sqlite", "postgresql")
 LARGEST_FLOAT = float(np.finfo(np.float64).max)
 """What MLflow's database stores write in place of infinity (SqlAlchemyStore.sanitize_metric_value)."""
 
+_WideRows = list[tuple[str | float | None, ...]]
+"""Rows of the wide table, in the order of its columns."""
 _TEXT_COLUMNS = "key value run_uuid"
 _METRIC_COLUMNS = "key value run_uuid timestamp step is_nan"
 KNOWN_COLUMNS: Mapping[str, str] = {
@@ -105,17 +107,23 @@ def write_rows(engine: sa.Engine, family: Family, designs: RunTable) -> None:
     statements = list(_statements(wide, family, designs))
     with writing(engine) as connection:
         for start in range(0, designs.num_runs, DESIGNS_PER_TRANSACTION):
-            part = slice(start, min(start + DESIGNS_PER_TRANSACTION, designs.num_runs))
-            ids = [
-                f"{family.started_at_ms:012x}{serial:08x}{tail}" for serial in range(part.start, part.stop)
-            ]
+            serials = range(start, min(start + DESIGNS_PER_TRANSACTION, designs.num_runs))
+            ids = [f"{family.started_at_ms:012x}{serial:08x}{tail}" for serial in serials]
+            rows = _wide_rows(family, designs, slice(start, serials.stop), ids)
             with connection.begin():
-                wide.create(connection, checkfirst=False)
-                _fill(connection, wide, _wide_rows(family, designs, part, ids))
-                for statement in statements:
-                    connection.execute(statement)
-                wide.drop(connection, checkfirst=False)
+                _write(connection, wide, rows, statements)
         refresh_statistics(connection, KNOWN_COLUMNS)
+
+
+def _write(
+    connection: sa.Connection, wide: sa.Table, rows: _WideRows, statements: Sequence[sa.Insert]
+) -> None:
+    """Fills the wide table, copies its rows into MLflow's tables, and drops it."""
+    wide.create(connection, checkfirst=False)
+    _fill(connection, wide, rows)
+    for statement in statements:
+        connection.execute(statement)
+    wide.drop(connection, checkfirst=False)
 
 
 # The wide table: a row for each design
@@ -138,9 +146,7 @@ def _text_keys(designs: RunTable) -> Iterator[tuple[str, int, str]]:
             yield kind, number, key
 
 
-def _wide_rows(
-    family: Family, designs: RunTable, part: slice, ids: Sequence[str]
-) -> list[tuple[str | float | None, ...]]:
+def _wide_rows(family: Family, designs: RunTable, part: slice, ids: Sequence[str]) -> _WideRows:
     """Returns the rows of some designs, in the order of the columns; a metric that is not a number is None."""
     from mlflow.utils.uri import append_to_uri_path
 
@@ -161,7 +167,7 @@ def _wide_rows(
     return list(zip(*columns, strict=True))
 
 
-def _fill(connection: sa.Connection, wide: sa.Table, rows: list[tuple[str | float | None, ...]]) -> None:
+def _fill(connection: sa.Connection, wide: sa.Table, rows: _WideRows) -> None:
     if connection.dialect.name == "sqlite":
         # Bypasses SQLAlchemy, which would inspect every value: SQLite takes our types as they are.
         marks = ", ".join("?" * len(wide.columns))
