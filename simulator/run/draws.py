@@ -11,15 +11,13 @@ import math
 import numpy as np
 
 from simulator.compiled import compiled
+from simulator.mixing import GOLDEN, mixed
 
 UP_TIME, RESTART_TIME, KIND, SURVIVAL, RADIUS, ANGLE = 0, 1, 2, 3, 4, 5
 """Purposes: until a failure, until the failure of a restart, what failed, whether the fast level survives it, and
 the polar coordinates of a normal number."""
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_ONE, _SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(1), np.uint64(30), np.uint64(27), np.uint64(31)
+_ONE = np.uint64(1)
 _PURPOSE_SHIFT = np.uint64(56)
 _DROPPED_BITS = np.uint64(11)
 _LAST_BIT = 2.0**-53
@@ -64,7 +62,4 @@ def unit_exponential(seed: int, replication: int, index: int) -> float:
 @compiled
 def _mixed(counter: np.uint64) -> np.uint64:
     """Returns 64 bits with no visible relation to those of neighbouring counters."""
-    word = (counter + _ONE) * _GOLDEN
-    word = (word ^ (word >> _SHIFT_1)) * _MIX_1
-    word = (word ^ (word >> _SHIFT_2)) * _MIX_2
-    return word ^ (word >> _SHIFT_3)
+    return mixed((counter + _ONE) * GOLDEN)

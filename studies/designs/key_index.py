@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.compiled import compiled, inlined
+from simulator.mixing import GOLDEN
 from studies.designs.plan_keys import Keys
 
 Places = NDArray[np.intp]
@@ -22,7 +23,6 @@ SLOTS_PER_KEY = 2
 """Least number of slots per key: with half of the slots free, a key is found after 1.5 tries on average."""
 FREE = -1
 """Value of an empty slot."""
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
 
@@ -91,7 +91,7 @@ def free_slots(num_keys: int) -> Slots:
 @inlined
 def slot_of(key: np.uint64, keys: Keys, slots: Slots) -> int:
     """Returns the slot that holds the position of a key, or the empty slot where it belongs."""
-    mixed = key * _FACTOR
+    mixed = key * GOLDEN
     mixed ^= mixed >> _HALF
     last = len(slots) - 1
     slot = np.int64(mixed) & last

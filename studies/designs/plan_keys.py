@@ -9,25 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.domain.plan import PlanTable
+from simulator.mixing import GOLDEN, mixed
 
 Keys = NDArray[np.uint64]
-
-_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
-_FIRST_FACTOR = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND_FACTOR = np.uint64(0x94D049BB133111EB)
 
 
 def plan_keys(plans: PlanTable) -> Keys:
     """Returns a key of 64 bits for each design, `(n,)`.
 
     Two different designs among n share a key with a probability of about n^2 / 2^65: 3e-6 for ten million. The columns
-    are mixed one after another by the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    are mixed into it one after another.
     """
     keys: Keys = np.zeros(len(plans), dtype=np.uint64)
     for column in plans.columns().values():
         numbers = np.asarray(column, dtype=np.float64) + 0.0  # -0 and 0 are one decision
         numbers[np.isnan(numbers)] = np.nan  # so are all ways to write NaN
-        keys = _mixed(keys + _INCREMENT ^ numbers.view(np.uint64))
+        keys = mixed(keys + GOLDEN ^ numbers.view(np.uint64))
     return keys
 
 
@@ -38,9 +35,3 @@ def are_same(first: PlanTable, second: PlanTable) -> NDArray[np.bool_]:
         other = getattr(second, name)
         same &= (column == other) | (np.isnan(column) & np.isnan(other))
     return same
-
-
-def _mixed(keys: Keys) -> Keys:
-    keys = (keys ^ (keys >> np.uint64(30))) * _FIRST_FACTOR
-    keys = (keys ^ (keys >> np.uint64(27))) * _SECOND_FACTOR
-    return keys ^ (keys >> np.uint64(31))

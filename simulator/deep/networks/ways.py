@@ -14,6 +14,7 @@ import numpy as np
 from simulator.compiled import compiled, inner, inner_uncounted
 from simulator.deep.networks.heap import pop, push
 from simulator.deep.networks.topology import Topology
+from simulator.mixing import GOLDEN, mixed
 from simulator.table import Booleans, Floats, Integers
 
 EQUAL_COST_FRACTION = 1e-9
@@ -326,11 +327,8 @@ def _links_into(vertex: int, net: Net, seen: Integers) -> Integers:
 
 @inner
 def _hash(first: int, second: int, salt: int, vertex: int, serial: int) -> int:
-    """A well-mixed non-negative integer of its arguments (SplitMix64's finalizer, Steele et al. 2014)."""
+    """A well-mixed non-negative integer of its arguments."""
     value = np.uint64(salt)
     for part in (first, second, vertex, serial):
-        value = (value ^ np.uint64(part)) * np.uint64(0x9E3779B97F4A7C15)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        value = value ^ (value >> np.uint64(31))
+        value = mixed((value ^ np.uint64(part)) * GOLDEN)
     return int(value >> np.uint64(1))
