@@ -39,8 +39,6 @@ LEAST_PART_FRACTION = 5e-3
 """Share of the step below which a part is left out on all sides."""
 EXPLAINED = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e")
 """Figures whose differences are explained on the terminal."""
-SMALLEST_SHOWN = 5e-4
-"""Effects below this share of a figure are left out."""
 _INDENT = 2
 
 
@@ -222,7 +220,9 @@ def explanation_notes(explanation: Explanation) -> list[str]:
 
 
 def _is_seen(effects: Metrics, base: Metrics, names: Sequence[str]) -> bool:
-    return any(abs(effects.get(name, 0.0)) > SMALLEST_SHOWN * abs(base.get(name, 0.0)) for name in names)
+    return any(
+        abs(effects.get(name, 0.0)) > human.LEAST_TOLD_FRACTION * abs(base.get(name, 0.0)) for name in names
+    )
 
 
 def _effects(cause: str, effects: Metrics, names: Sequence[str]) -> tuple[str, ...]:

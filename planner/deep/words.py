@@ -15,8 +15,6 @@ from simulator.deep.plans.plan_cluster import Faults
 from simulator.domain.plan import Plan
 from simulator.table import Integers
 
-SMALLEST_FRACTION = 0.0005
-"""Share of the step below which a difference is not mentioned."""
 MOST_NAMED = 3
 """Number of waits that are named."""
 SAME_FRACTION = 1e-9
@@ -55,7 +53,7 @@ def differences_in_words(
         slow_s: how much longer slow parts make it.
     """
     deep_s, fast_s = step_s
-    least_s = SMALLEST_FRACTION * fast_s
+    least_s = human.LEAST_TOLD_FRACTION * fast_s
     if abs(deep_s - fast_s) < least_s:
         yield "The step takes as long as at the fast depth."
     else:
@@ -166,7 +164,7 @@ def waits_in_words(
         plan: the decisions.
         step_s: how long the step is.
     """
-    least_s = SMALLEST_FRACTION * step_s
+    least_s = human.LEAST_TOLD_FRACTION * step_s
     told = [
         *_computing_in_words(found, _called(found, played.names, played.stages), played.weights, step_s),
         *_traffic_in_words(found, played, plan, least_s),
@@ -181,7 +179,7 @@ def _computing_in_words(
     members = [np.flatnonzero(names == name) for name in groups]
     for_each_s = np.stack([found.waited_for_s[:, other].sum(axis=1) for other in members], axis=1)
     by_name = np.stack([np.average(for_each_s[one], axis=0, weights=weights[one]) for one in members])
-    least_s = SMALLEST_FRACTION * step_s
+    least_s = human.LEAST_TOLD_FRACTION * step_s
     longest = np.argsort(-by_name, axis=None, kind="stable")[:MOST_NAMED]
     for one, other in zip(*np.unravel_index(longest, by_name.shape), strict=True):
         waits_s = float(by_name[one, other])

@@ -11,8 +11,6 @@ from planner.text import human
 from simulator.domain.plan import Plan, Schedule
 from simulator.units import DAY, KILO
 
-SMALLEST_SHOWN_FRACTION = 0.0005
-"""Smaller parts are summed as `other`."""
 _ROUNDING_FRACTION = 1e-9
 """Below this share, what remains of a sum is rounding."""
 
@@ -211,7 +209,7 @@ def _breakdown(
     plans: Sequence[Plan] = (),
 ) -> Breakdown:
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    least = SMALLEST_SHOWN_FRACTION * whole
+    least = human.LEAST_TOLD_FRACTION * whole
     shown = [(part_words(name, plans), value) for name, value in ordered if value >= least and value > 0]
     rest = sum(value for _, value in ordered if 0 < value < least)
     if rest > _ROUNDING_FRACTION * whole:

@@ -24,8 +24,8 @@ _LONGEST_S = 2 * MINUTE
 _LONGEST_DAYS = 2 * YEAR
 """and those up to two years in days."""
 
-_LEAST_TOLD_RISK = 5e-4
-"""Smaller risks would be rounded to 0."""
+LEAST_TOLD_FRACTION = 5e-4
+"""Smaller shares would be written as 0.0 %."""
 _EXACT_FROM = 1e5
 """From here on a limit is written without a fraction."""
 _TIMES_FROM = 10.0
@@ -171,7 +171,7 @@ def signed_percent(fraction: float, *, num_decimals: int = 1) -> str:
 
 def risk(probability: float) -> str:
     """Returns a probability in per cent, but never 0, because nothing is certain: `1.4 %`, `< 0.1 %`."""
-    return "< 0.1 %" if probability < _LEAST_TOLD_RISK else percent(probability)
+    return "< 0.1 %" if probability < LEAST_TOLD_FRACTION else percent(probability)
 
 
 def words(name: str) -> str:

@@ -28,8 +28,6 @@ MOST_COUNT = 9
 """More interruptions than this in one column are shown as a plus sign."""
 MOST_STOPS = 8
 """Number of interruptions that are listed one by one: those that cost most."""
-SMALLEST_FRACTION = 0.0005
-"""Parts of the wall time below this are left out of the list."""
 LEAST_COLUMNS = 20
 
 _ROWS = {
@@ -108,7 +106,7 @@ def _legend(run: RunTimeline, width: int) -> Iterator[str]:
 def _parts(summary: RunSummary) -> Iterator[tuple[str, str, str]]:
     for name, seconds in sorted(summary.seconds.items(), key=lambda part: -part[1]):
         share = seconds / summary.wall_time_s
-        if share >= SMALLEST_FRACTION:
+        if share >= human.LEAST_TOLD_FRACTION:
             yield part_words(name), human.duration(seconds), human.percent(share)
 
 

@@ -25,8 +25,6 @@ NO_RAMP = (
     "Collectives of every size reach full bandwidth, so small ones are simulated too fast. Remedy: give the links a ramp "
     "(--ramp, or ramp_s in a network file)."
 )
-SMALLEST_FRACTION = 0.0005
-"""Parts of the step below this are left out."""
 
 
 def show_trace(answer: TraceAnswer, console: Console) -> None:
@@ -181,7 +179,7 @@ def _mean(answer: PlayedStep) -> dict[str, float]:
 def _parts(answer: PlayedStep, console: Console) -> Iterator[tuple[str, str, str, str]]:
     for name, seconds in _mean(answer).items():
         fraction = seconds / answer.step_s if answer.step_s else 0.0
-        if fraction >= SMALLEST_FRACTION:
+        if fraction >= human.LEAST_TOLD_FRACTION:
             yield name, human.duration(seconds), human.percent(fraction), bar(console, fraction)
 
 
@@ -194,7 +192,7 @@ def _waiting_sentences(answer: PlayedStep) -> list[str]:
         name: [row.traffic_waits_s[name] for row in answer.accelerators if name in row.traffic_waits_s]
         for name in sorted({name for row in answer.accelerators for name in row.traffic_waits_s})
     }
-    least_s = SMALLEST_FRACTION * answer.step_s
+    least_s = human.LEAST_TOLD_FRACTION * answer.step_s
     of_all = (
         waits_of_all(seconds, _traffic(name), name="accelerator {}".format, least_s=least_s)
         for name, seconds in waits.items()
@@ -231,7 +229,7 @@ def _held_up(row: AcceleratorTime, answer: PlayedStep) -> str:
 
 
 def _counts(seconds: float, answer: PlayedStep) -> bool:
-    return answer.step_s > 0.0 and seconds / answer.step_s >= SMALLEST_FRACTION
+    return answer.step_s > 0.0 and seconds / answer.step_s >= human.LEAST_TOLD_FRACTION
 
 
 def _circuits(circuits: CircuitSummary) -> str:

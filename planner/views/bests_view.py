@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _DEEPER = 4
-_SMALLEST_CHANGE = 0.0005
-"""Smaller ones would be written as 0.0 %."""
 
 
 def show_bests(answer: Recommendation, console: Console) -> None:
@@ -47,7 +45,9 @@ def paragraph(answer: Recommendation, best: Best) -> Iterator[str]:
         why = "they are equal"
     yield f"Compared with {rival}: {why or 'nothing differs by more than 0.5 %'}."
     changes = [
-        (Objective(name), value) for name, value in best.changes.items() if abs(value) >= _SMALLEST_CHANGE
+        (Objective(name), value)
+        for name, value in best.changes.items()
+        if abs(value) >= human.LEAST_TOLD_FRACTION
     ]
     worse = [change_text(name, value) for name, value in changes if value > 0.0]
     better = [change_text(name, value) for name, value in changes if value < 0.0]
