@@ -1,4 +1,4 @@
-"""How slow is the slowest of many? Expected maxima of independent draws."""
+"""How slow is the slowest of many, and how far do draws spread? Expected maxima of independent draws, and percentiles."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ def lognormal_factor(log_deviation: float, z: ArrayLike) -> Floats:
     """Returns the lognormal value at a normal z over its mean, at least 1: exp(sigma z - sigma^2 / 2)."""
     exponent = log_deviation * np.asarray(z) - log_deviation**2 / 2.0
     return np.asarray(np.exp(np.maximum(0.0, exponent)))
+
+
+def percentiles(values: Floats) -> tuple[float, float, float]:
+    """Returns the 5th, 50th and 95th percentile of draws `(r,)`: the least draws that so many of them do not exceed."""
+    low, middle, high = np.quantile(values, (0.05, 0.5, 0.95), method="inverted_cdf").tolist()
+    return low, middle, high

@@ -19,6 +19,7 @@ from planner.input.record_input import validated
 from planner.input.schema import model_at
 from planner.text import human
 from simulator.errors import InputError, Problem
+from simulator.order_statistics import percentiles
 from simulator.record import Record
 from simulator.run.columns import BackPressure, RunColumns
 from simulator.run.events import (
@@ -35,8 +36,9 @@ from simulator.table import Floats
 Policy = Literal["skip", "wait", "widen"]
 """Names of `simulator.run.columns.BackPressure`, in lower case."""
 
+NUM_REPLICATIONS = 400
 NUM_FAILURES = 1000.0
-"""Failures during the default amount of work: the mean of 400 replications is then known to about 0.02 %."""
+"""Failures during the default amount of work: the mean of `NUM_REPLICATIONS` is then known to about 0.02 %."""
 LEAST_INTERVALS, MOST_INTERVALS = 100.0, 30_000.0
 """Bounds of the default amount of work, so that the run has many saves and takes seconds to simulate."""
 MAX_EVENTS = 1e9
@@ -72,7 +74,7 @@ class RunInputs(Record):
     continues and the save starts as soon as a slot is free (widen)."""
     work_s: float | None = Field(default=None, gt=0, le=LONGEST_S)
     """Work to do; default: enough for 1,000 failures, within 100 to 30,000 intervals."""
-    num_replications: int = Field(default=400, ge=1, le=1_000_000)
+    num_replications: int = Field(default=NUM_REPLICATIONS, ge=1, le=1_000_000)
     """Simulated runs."""
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
     """Seed of the failures; the same inputs, version and seed give the same answer."""
@@ -261,5 +263,5 @@ def _standard_error(values: Floats) -> float | None:
 
 
 def _percentiles(values: Floats) -> Percentiles:
-    p5, p50, p95 = np.quantile(values, (0.05, 0.5, 0.95), method="inverted_cdf").tolist()
+    p5, p50, p95 = percentiles(values)
     return Percentiles(p5=p5, p50=p50, p95=p95)

@@ -18,7 +18,7 @@ from constraints.evaluation import Evaluation, evaluate
 from planner.calibration.notes import calibration_notes
 from planner.explain.runnable_plan import obstacles, plan_that_runs
 from planner.explain.violations import limit_violations
-from planner.goodput.answer import LONGEST_S, Goodput, RunInputs, play_run, run_inputs
+from planner.goodput.answer import LONGEST_S, NUM_REPLICATIONS, Goodput, RunInputs, play_run, run_inputs
 from planner.goodput.schemes import JobRun, SchemeGoodput
 from planner.notes.interval_note import interval_notes
 from planner.notes.reasons import RULES
@@ -48,7 +48,7 @@ def play_job_goodput(
     written: Mapping[str, object],
     numbers: Mapping[str, object] | None = None,
     *,
-    num_replications: int = 400,
+    num_replications: int = NUM_REPLICATIONS,
     seed: int = 0,
     option_names: dict[str, str] | None = None,
 ) -> Goodput:

@@ -15,6 +15,7 @@ from planner.uncertain.drawn_front import drawn_front
 from planner.uncertain.sensitivity import front_tornado
 from planner.uncertain.uncertainty import share_within
 from simulator.domain.job import Job
+from simulator.order_statistics import percentiles
 from simulator.table import Floats, Integers
 from simulator.units import DAY
 from studies.designs.spread_rows import spread_rows
@@ -99,6 +100,6 @@ def _designs(job: Job, drawn: DrawnObjectives, ids: Integers) -> tuple[DrawnDesi
 def _figures(figures: Mapping[str, Floats], row: int) -> dict[str, DrawnFigure]:
     found = {}
     for name, values in figures.items():
-        low, middle, high = np.quantile(values[:, row], (0.05, 0.5, 0.95), method="inverted_cdf")
-        found[name] = DrawnFigure(p5=float(low), p50=float(middle), p95=float(high))
+        low, middle, high = percentiles(values[:, row])
+        found[name] = DrawnFigure(p5=low, p50=middle, p95=high)
     return found

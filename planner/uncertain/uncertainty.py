@@ -17,6 +17,7 @@ from simulator.accuracy.step_error import is_measured
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
+from simulator.order_statistics import percentiles
 from simulator.record import finite_or_none
 from simulator.simulate import replicate
 from simulator.step.step_reach import beyond_measured, reach_of
@@ -107,8 +108,7 @@ def calibrated_accuracy(job: Job, accelerator: str, precision: Precision) -> Acc
 
 
 def _spread(values: Floats) -> Spread:
-    figures = [np.mean(values), *np.quantile(values, (0.05, 0.5, 0.95), method="inverted_cdf")]
-    mean, p5, p50, p95 = map(finite_or_none, figures)
+    mean, p5, p50, p95 = map(finite_or_none, (np.mean(values), *percentiles(values)))
     return Spread(mean=mean, p5=p5, p50=p50, p95=p95)
 
 
