@@ -76,6 +76,12 @@ class Topology:
         column = np.broadcast_to(np.asarray(ramp_s, dtype=np.float64), self.source.shape)
         return replace(self, ramp_s=column)
 
+    def check_holds(self, num_gpus: int) -> None:
+        """Raises `InputError` if it has fewer accelerators."""
+        if num_gpus > self.num_ranks:
+            rule = f"must be at most {self.num_ranks}, the accelerators of network {self.name!r}"
+            raise InputError([Problem(path="num_gpus", value=str(num_gpus), rule=rule)])
+
     def link_name(self, link: int) -> str:
         """Returns a link as people write it, such as `gpu 3 -> switch 0`."""
         return f"{self.vertex_names[self.source[link]]} -> {self.vertex_names[self.target[link]]}"

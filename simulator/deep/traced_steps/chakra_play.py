@@ -56,9 +56,7 @@ def chakra_step(
     Raises:
         InputError: collectives or messages of different accelerators do not match, or the network is too small.
     """
-    if len(ranks) > topology.num_ranks:
-        rule = f"must be at most {topology.num_ranks}, the accelerators of network {topology.name!r}"
-        raise InputError([Problem(path="num_gpus", value=str(len(ranks)), rule=rule)])
+    topology.check_holds(len(ranks))
     graph, router = TaskGraphBuilder(), Router(topology)
     traffic = ChosenCollectives(collectives=Collectives(graph=graph, router=router), algorithm=algorithm)
     _Build(ranks=ranks, groups=groups, graph=graph, collectives=traffic).add()

@@ -122,7 +122,7 @@ def spread_step(
     if offload is not None:
         _check_whole_replicas(parallelism)
     step.check()
-    _check_network(parallelism, topology)
+    topology.check_holds(parallelism.num_gpus)
     network = with_tiers(topology, offload.tiers if offload else ())
     ground = _Ground.of(step, network.topology, algorithm, is_folded=is_folded and offload is None)
     graph, router, fold = ground.graph, ground.traffic.collectives.router, ground.fold
@@ -152,7 +152,7 @@ def num_whole_tasks(step: StepRequest, topology: Topology, algorithm: Algorithm)
         InputError: the trace cannot be divided that way, or the network is too small.
     """
     step.check()
-    _check_network(step.parallelism, topology)
+    topology.check_holds(step.parallelism.num_gpus)
     return played_part(step, _traffic(topology, algorithm), is_folded=False).num_tasks
 
 
@@ -220,9 +220,3 @@ def _check_whole_replicas(parallelism: Parallelism) -> None:
     }
     rule = "must be left out with a limited memory: replicas are whole"
     check_rules({name: (value, is_whole, rule) for name, (value, is_whole) in divided.items()})
-
-
-def _check_network(parallelism: Parallelism, topology: Topology) -> None:
-    if parallelism.num_gpus > topology.num_ranks:
-        rule = f"must be at most {topology.num_ranks}, the accelerators of network {topology.name!r}"
-        raise InputError([Problem(path="num_gpus", value=str(parallelism.num_gpus), rule=rule)])
