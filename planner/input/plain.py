@@ -8,7 +8,7 @@ from numbers import Integral, Real
 
 from planner.input.problems import Findings
 from planner.input.schema import Location
-from planner.input.yaml_text import MAX_DEPTH
+from planner.input.yaml_text import MAX_DEPTH, TOO_DEEP
 from simulator.record import Record
 
 _LARGEST_INTEGER = 2**63 - 1
@@ -26,7 +26,7 @@ def plain_copy(document: Mapping[str, object], findings: Findings) -> dict[str, 
 
 def _plain(value: object, location: Location, findings: Findings) -> object:
     if len(location) > MAX_DEPTH:
-        findings.add(location[:3], "", f"more than {MAX_DEPTH} lists and mappings inside each other")
+        findings.add(location[:3], "", TOO_DEEP)
         return None
     match value:
         case None | Record():

@@ -21,6 +21,8 @@ MAX_FILE_BYTES = 1_000_000
 """A job with every shape written out takes about 10 kB; the limit prevents a wrong file from taking minutes."""
 
 MAX_DEPTH = 50
+TOO_DEEP = f"more than {MAX_DEPTH} lists and mappings inside each other"
+_TOO_DEEP_TO_READ = "lists and mappings are nested too deeply"
 """Most levels of nested lists and mappings; a job needs six."""
 
 FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
@@ -102,7 +104,7 @@ def _parse_json(text: str, source: str) -> object:
         rule = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}"
         raise refusal(source, rule) from None
     except RecursionError:
-        raise refusal(source, "lists and mappings are nested too deeply") from None
+        raise refusal(source, _TOO_DEEP_TO_READ) from None
     except _DuplicateKeyError as error:
         raise refusal(source, str(error)) from None
 
@@ -111,7 +113,7 @@ def _parse_toml(text: str, source: str, least: str) -> object:
     try:
         document = tomllib.loads(text)
     except RecursionError:
-        raise refusal(source, "lists and mappings are nested too deeply") from None
+        raise refusal(source, _TOO_DEEP_TO_READ) from None
     except ValueError as error:  # TOMLDecodeError, or a number too long for Python
         raise refusal(source, f"not valid TOML: {error}") from None
     if not document:
@@ -169,7 +171,7 @@ class _PlainLoader(yaml.SafeLoader):
         if getattr(event, "tag", None) not in (None, "!"):
             self._refuse("tags (!) are not supported", event)
         if self.depth >= MAX_DEPTH:
-            self._refuse(f"more than {MAX_DEPTH} lists and mappings inside each other", event)
+            self._refuse(TOO_DEEP, event)
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1

@@ -89,6 +89,10 @@ def _knows_water(job: Job) -> bool:
 _NOT_BOUGHT = "no offer is bought"
 _NO_OWNER = "nothing is bought, and no node on offer has a price to compare with"
 _NO_CAPACITY = "storage.capacity_bytes is 0"
+_NO_BUILDING = "carbon_scope.building is false"
+_NO_NETWORK = "carbon_scope.network is false"
+_NOTHING_LIVES = "carbon_scope counts nothing that lives as long"
+_NOTHING_SHARED = "carbon_scope counts nothing that is shared out"
 _RULES = (
     UnusedRule(
         is_used=_has_capacity,
@@ -114,7 +118,7 @@ _RULES = (
     ),
     UnusedRule(
         is_used=_is_counted("building"),
-        why="carbon_scope.building is false",
+        why=_NO_BUILDING,
         paths=("ownership.building_kgco2e_per_gpu", *_factors("embodied_building")),
     ),
     UnusedRule(
@@ -124,7 +128,7 @@ _RULES = (
     ),
     UnusedRule(
         is_used=_is_counted("network"),
-        why="carbon_scope.network is false",
+        why=_NO_NETWORK,
         paths=_factors("embodied_network"),
     ),
     UnusedRule(
@@ -169,17 +173,17 @@ _RULES = (
     ),
     UnusedRule(
         is_used=_either(_buys, _has_capacity, _is_counted("accelerators", "hosts", "network")),
-        why=f"{_NOT_BOUGHT}, {_NO_CAPACITY}, and carbon_scope counts nothing that lives as long",
+        why=f"{_NOT_BOUGHT}, {_NO_CAPACITY}, and {_NOTHING_LIVES}",
         paths=_factors("lifetime"),
     ),
     UnusedRule(
         is_used=_either(_buys, _is_counted("building")),
-        why=f"{_NOT_BOUGHT}, and carbon_scope.building is false",
+        why=f"{_NOT_BOUGHT}, and {_NO_BUILDING}",
         paths=_factors("facility_lifetime"),
     ),
     UnusedRule(
         is_used=_either(_buys, _has_capacity, _is_counted(*MADE)),
-        why=f"{_NOT_BOUGHT}, {_NO_CAPACITY}, and carbon_scope counts nothing that is shared out",
+        why=f"{_NOT_BOUGHT}, {_NO_CAPACITY}, and {_NOTHING_SHARED}",
         paths=_factors("utilization"),
     ),
     UnusedRule(
@@ -203,22 +207,22 @@ _RULES = (
     ),
     UnusedRule(
         is_used=_either(_has_owner, _is_counted("network")),
-        why=f"{_NO_OWNER}, and carbon_scope.network is false",
+        why=f"{_NO_OWNER}, and {_NO_NETWORK}",
         paths=("ownership.network_lifetime_years",),
     ),
     UnusedRule(
         is_used=_either(_has_owner, _is_counted("building")),
-        why=f"{_NO_OWNER}, and carbon_scope.building is false",
+        why=f"{_NO_OWNER}, and {_NO_BUILDING}",
         paths=("ownership.facility_lifetime_years",),
     ),
     UnusedRule(
         is_used=_either(_has_owner, _has_capacity, _is_counted("accelerators", "hosts", "network")),
-        why=f"{_NO_OWNER}, {_NO_CAPACITY}, and carbon_scope counts nothing that lives as long",
+        why=f"{_NO_OWNER}, {_NO_CAPACITY}, and {_NOTHING_LIVES}",
         paths=("ownership.lifetime_years",),
     ),
     UnusedRule(
         is_used=_either(_has_owner, _has_capacity, _is_counted(*MADE)),
-        why=f"{_NO_OWNER}, {_NO_CAPACITY}, and carbon_scope counts nothing that is shared out",
+        why=f"{_NO_OWNER}, {_NO_CAPACITY}, and {_NOTHING_SHARED}",
         paths=("ownership.utilization_fraction",),
     ),
     UnusedRule(
@@ -261,7 +265,7 @@ def _of_offers(job: Job) -> Iterator[tuple[str, str]]:
     usual = Fabric.model_fields["embodied_switch_kgco2e"].default
     for index, offer in enumerate(job.offers):
         if offer.fabric.embodied_switch_kgco2e != usual and not job.carbon_scope.network:
-            yield f"offers[{index}].fabric.embodied_switch_kgco2e", "carbon_scope.network is false"
+            yield f"offers[{index}].fabric.embodied_switch_kgco2e", _NO_NETWORK
 
 
 def _of_sites(job: Job) -> Iterator[tuple[str, str]]:
