@@ -11,11 +11,19 @@ from collections.abc import Iterator
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.domain.hardware import Site
+from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
 from simulator.domain.offer import Offer
 from simulator.domain.options import Pause
 from simulator.domain.ownership import Depreciation, Ownership
 from simulator.errors import Problem
+
+_PROFILES = {
+    "carbon": "the grid_profile of a site on offer",
+    "price": "the electricity_profile of a site where nodes are bought (it is part of every rent)",
+}
+"""By what hours can differ, and where the figures of each hour are."""
+_ALL_ALIKE = "without one all hours are alike"
 
 
 def contradictory_options(job: Job) -> Iterator[Problem]:
@@ -98,20 +106,6 @@ def _of_caps(job: Job) -> Iterator[Problem]:
             yield Problem(path=path, value=f"{min(caps):g}", rule=rule)
 
 
-def _needed_profile(job: Job, by: str) -> str | None:
-    """Returns the missing hourly profile by which hours could differ; `None` if some site on offer has it."""
-    if by == "carbon":
-        has_any = any(job.site_of(offer).grid_profile for offer in job.offers)
-        return None if has_any else "the grid_profile of a site on offer"
-    bought = [offer for offer in job.offers if offer.purchase_usd_per_node is not None]
-    has_any = any(job.site_of(offer).electricity_profile for offer in bought)
-    return (
-        None
-        if has_any
-        else "the electricity_profile of a site where nodes are bought (it is part of every rent)"
-    )
-
-
 def _of_repeats(job: Job) -> Iterator[Problem]:
     """A case that is asked for twice gives the same answer twice."""
     for field in ("pauses", "power_caps", "rents_usd_per_gpu_hour", "purchases_usd_per_node", "sites"):
@@ -135,10 +129,11 @@ def _case_text(case: float | Site | Pause) -> str:
 def _of_pauses(job: Job) -> Iterator[Problem]:
     for index, pause in enumerate(job.what_if.pauses):
         path = f"what_if.pauses[{index}]"
-        if needed := _needed_profile(job, pause.by):
-            rule = f"needs {needed}: without one all hours are alike"
+        longest = max((len(profile.per_hour) for profile in _profiles(job, pause.by)), default=0)
+        if not longest:
+            rule = f"needs {_PROFILES[pause.by]}: {_ALL_ALIKE}"
             yield Problem(path=f"{path}.by", value=pause.by, rule=rule)
-        elif (longest := _longest_profile(job, pause.by)) * pause.hours_fraction < 1.0:
+        elif longest * pause.hours_fraction < 1.0:
             rule = (
                 f"is less than one of the {longest} hours of the profile, so that nothing pauses; "
                 f"take {math.ceil(1e4 / longest) / 1e4:g} or more"
@@ -146,18 +141,20 @@ def _of_pauses(job: Job) -> Iterator[Problem]:
             yield Problem(path=f"{path}.hours_fraction", value=f"{pause.hours_fraction:g}", rule=rule)
 
 
-def _longest_profile(job: Job, by: str) -> int:
-    """Returns the length, in hours, of the longest profile by which a run could pause."""
-    field = "grid_profile" if by == "carbon" else "electricity_profile"
-    profiles = (getattr(job.site_of(offer), field) for offer in job.offers)
-    return max(len(profile.per_hour) for profile in profiles if profile is not None)
+def _profiles(job: Job, by: str) -> list[HourlyProfile]:
+    """Returns the hourly profiles on offer by which hours differ: of electricity only where it is no part of a rent."""
+    if by == "carbon":
+        found = [job.site_of(offer).grid_profile for offer in job.offers]
+    else:
+        bought = [offer for offer in job.offers if offer.purchase_usd_per_node is not None]
+        found = [job.site_of(offer).electricity_profile for offer in bought]
+    return [profile for profile in found if profile is not None]
 
 
 def _of_start(job: Job) -> Iterator[Problem]:
     within = job.what_if.start_within_hours
-    needed = [_needed_profile(job, by) for by in ("carbon", "price")]
-    if within is not None and all(needed):
-        rule = f"needs {needed[0]}, or {needed[1]}: without one all hours are alike"
+    if within is not None and not any(_profiles(job, by) for by in _PROFILES):
+        rule = f"needs {', or '.join(_PROFILES.values())}: {_ALL_ALIKE}"
         yield Problem(path="what_if.start_within_hours", value=str(within), rule=rule)
 
 

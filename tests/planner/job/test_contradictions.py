@@ -180,6 +180,13 @@ def test_an_hour_of_any_profile_on_offer_is_enough_to_pause() -> None:
     assert job_with(*offers, what_if=asked).what_if.pauses
 
 
+def test_hours_of_a_tariff_count_only_where_nodes_are_bought() -> None:
+    day, two_days = ({"region": "us-iowa", "electricity_profile": [0.1, 0.3] * pairs} for pairs in (12, 24))
+    offers = {**H100_BOUGHT, "site": day}, {**H100_RENTED, "site": two_days}
+    asked = {"pauses": [{"by": "price", "hours_fraction": 1 / 48}]}
+    refused(r"hours_fraction = 0\.0208333: is less than one of the 24 hours", *offers, what_if=asked)
+
+
 def test_a_later_start_needs_hours_that_differ() -> None:
     asked = {"start_within_hours": 24}
     for offer, site in ((H100_RENTED, "us-iowa"), (H100_RENTED, TARIFF)):
