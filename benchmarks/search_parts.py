@@ -54,7 +54,7 @@ class NoNeighbours(SearchAlgorithm):
     def __init__(self, knobs: Knobs, archive: Archive, estimator: Estimator | None = None) -> None:
         """Takes what `Neighbours` takes."""
         del archive, estimator
-        self._none = knobs.decode(np.zeros((0, len(knobs.largest)), dtype=np.int64))
+        self._none = knobs.no_designs()
 
     def suggest(self) -> PlanTable:
         """Returns no designs."""

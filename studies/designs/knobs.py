@@ -127,6 +127,10 @@ class Knobs:
         spares = chosen["with_spares"].astype(np.int64) * sufficient_spare_nodes(self.job, plans)
         return replace(plans, num_spare_nodes=spares)
 
+    def no_designs(self) -> PlanTable:
+        """Returns a table of designs without rows."""
+        return self.decode(np.zeros((0, len(self.values)), dtype=np.int64))
+
     def excess(self, plans: PlanTable) -> Floats:
         """Returns how far decoded designs are from a valid layout, `(n,)`; 0 is valid."""
         split = plans.tensor_parallel * plans.pipeline_parallel * plans.context_parallel

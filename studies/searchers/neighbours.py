@@ -49,7 +49,7 @@ class Neighbours(SearchAlgorithm):
                 expanded |= {row.tobytes() for row in front}
                 rows = np.concatenate([_neighbours(row, self._knobs, num_knobs) for row in front])
                 return self._in_order(np.unique(rows, axis=0))
-        return self._knobs.decode(np.zeros((0, len(self._knobs.largest)), dtype=np.int64))
+        return self._knobs.no_designs()
 
     def update(self, results: Results) -> None:
         """Does nothing: improvements are already in the archive."""

@@ -80,7 +80,7 @@ class OptunaSearch(SearchAlgorithm):
             if (self._excess == 0.0).any():
                 return plans.take(self._excess == 0.0)
             self.update(Results(values=np.zeros((0, len(self._knobs.job.objectives))), excess=np.zeros(0)))
-        return self._knobs.decode(np.zeros((0, len(self._knobs.largest)), dtype=np.int64))
+        return self._knobs.no_designs()
 
     def update(self, results: Results) -> None:
         """Reports results to Optuna; an invalid layout breaks a constraint by its distance from validity."""
