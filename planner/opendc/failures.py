@@ -12,15 +12,16 @@ from pathlib import Path
 import numpy as np
 
 from planner.opendc.files import FAILURES, broken, read_numbers
-from simulator.domain.reliability import GPUS_PER_COUNTED_NODE, Reliability
+from simulator.domain.reliability import (
+    GPUS_PER_COUNTED_NODE,
+    LEAST_SHAPE,
+    MOST_FAILURES,
+    MOST_SHAPE,
+    Reliability,
+)
 from simulator.record import Record
 from simulator.table import Floats
 from simulator.units import DAY, MILLISECOND
-
-LEAST_SHAPE, MOST_SHAPE = 0.3, 5.0
-"""Bounds of `Reliability.weibull_shape`."""
-MOST_RATE = 10_000.0
-"""Bound of `Reliability.failures_per_1000_node_days`."""
 
 
 class TracedFailures(Record):
@@ -82,8 +83,8 @@ def read_failures(file: Path, *, num_nodes: int, gpus_per_node: int = 8) -> Trac
     up_times_s = np.diff(np.cumsum(interval_s)[stops], prepend=0.0)
     counted_nodes = num_nodes * gpus_per_node / GPUS_PER_COUNTED_NODE
     rate = 1000.0 * num_stops / (span_s / DAY) / counted_nodes
-    if rate > MOST_RATE:
-        rule = f"is more than {MOST_RATE:,.0f} failures in 1,000 node-days; is it the trace of more nodes than {num_nodes}?"
+    if rate > MOST_FAILURES:
+        rule = f"is more than {MOST_FAILURES:,} failures in 1,000 node-days; is it the trace of more nodes than {num_nodes}?"
         raise broken("failures", f"{rate:,.0f}", rule, str(file))
     repair_days = float(duration_s[stops].mean()) / DAY
     return TracedFailures(
@@ -106,7 +107,7 @@ def weibull_shape(up_times_s: Floats) -> float:
         up_times_s: `(n,)`, not all 0.
     """
     wanted = float(np.var(up_times_s) / np.mean(up_times_s) ** 2)
-    low, high = LEAST_SHAPE, MOST_SHAPE
+    low, high = LEAST_SHAPE, float(MOST_SHAPE)
     for _ in range(60):  # halves the bracket to the last bit
         middle = 0.5 * (low + high)
         spread = math.gamma(1.0 + 2.0 / middle) / math.gamma(1.0 + 1.0 / middle) ** 2 - 1.0

@@ -14,6 +14,10 @@ from simulator.units import DAY
 
 MOST_S = 1e9
 """Thirty years: a longer part of a recovery is a mistaken unit."""
+MOST_FAILURES = 10_000
+"""In a thousand node-days: a failure of every node each 2.4 hours."""
+LEAST_SHAPE, MOST_SHAPE = 0.3, 5
+"""Weibull shapes of up-times that can be played."""
 GPUS_PER_COUNTED_NODE = 8.0
 """Accelerators per node in published failure rates."""
 
@@ -48,12 +52,12 @@ class Restart(Record):
 class Reliability(Record):
     """Failures, restarts and stragglers of a fleet."""
 
-    failures_per_1000_node_days: float = Field(gt=0, le=10_000)
+    failures_per_1000_node_days: float = Field(gt=0, le=MOST_FAILURES)
     """Failures that stop the job, per thousand node-days of nodes with eight accelerators, whatever the size of the job's
     nodes: 8,000 x failures / (accelerators x days) from your own logs."""
     process_fault_fraction: float = Field(default=0.5, ge=0, le=1)
     """Share of failures that leave the node's memory intact (DLRover reports about 75 %)."""
-    weibull_shape: float = Field(default=1.0, ge=0.3, le=5)
+    weibull_shape: float = Field(default=1.0, ge=LEAST_SHAPE, le=MOST_SHAPE)
     """Shape of the up-times in replays, including those of `capplan goodput --job`: 1 exponential, below 1 failures in
     clusters; the mean stays the same. Expected values assume 1. Shapes from 0.5 to 1.5 change the goodput by a point on average
     and up to 4 with one level of saves, by up to 12 points where spares run out now and then, and by up to 20 with saves on two
