@@ -134,8 +134,7 @@ def _storage_shares(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[Flo
     """Share of storage in the IT energy and in the hall's peak power, as far as it scales with capacity, `(n,)` each."""
     power_w, usage = job.storage.power_of_bytes_w, Usage.of(outcomes)
     is_finite = np.isfinite(usage.energy_j)
-    it_j = np.where(is_finite, it_energy_j(job, plans, usage), 1.0)
-    in_energy = power_w * np.where(is_finite, usage.wall_s, 0.0) / it_j
+    in_energy = power_w * np.where(is_finite, usage.wall_s, 0.0) / _it_energy_j(job, plans, usage)
     return in_energy, power_w / outcomes.power.hall_power_w
 
 
@@ -145,10 +144,14 @@ def _overheads(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[Floats, 
     usage = Usage.of(outcomes)
     is_finite = np.isfinite(usage.energy_j)
     # A fixed part weighs more at average load than at full load; a run without end has no average.
-    it_j = np.where(is_finite, it_energy_j(job, plans, usage), 1.0)
     at_full_load = offers.power_usage_effectiveness - 1.0
-    in_mean = np.where(is_finite, usage.energy_j, 1.0 + at_full_load) / it_j - 1.0
+    in_mean = np.where(is_finite, usage.energy_j, 1.0 + at_full_load) / _it_energy_j(job, plans, usage) - 1.0
     return np.asarray(in_mean), offers.peak_power_usage_effectiveness - 1.0
+
+
+def _it_energy_j(job: Job, plans: PlanTable, usage: Usage) -> Floats:
+    """IT energy, by which shares are taken, `(n,)`; 1 for a run without end."""
+    return np.where(np.isfinite(usage.energy_j), it_energy_j(job, plans, usage), 1.0)
 
 
 def _cooling(overhead: Floats, factors: Floats) -> Floats:
