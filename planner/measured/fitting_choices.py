@@ -215,10 +215,7 @@ def _told(supposed: Comparison, chosen: Comparison) -> Comparison:
     if chosen.row == supposed.row:
         return supposed
     untold = [column for column in _CHOSEN if is_untold(chosen.row, column)]
-    said = f"not given, taken as what is fast and has room: {said_of(chosen.row, untold)}"
-    remarks = [supposed.row.get("remarks"), said]
-    row = {**chosen.row, "remarks": "\n".join(filter(None, remarks)), "has_memory_verdict": "false"}
-    return replace(chosen, row=row)
+    return _unjudged(chosen, f"not given, taken as what is fast and has room: {said_of(chosen.row, untold)}")
 
 
 def said_of(row: Row, columns: Collection[str] = _CHOSEN) -> str:
