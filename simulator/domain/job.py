@@ -129,7 +129,7 @@ class Job(Record):
         return offer.site or self.site
 
     @model_validator(mode="after")
-    def _objectives_are_distinct(self) -> Self:
+    def _objectives_have_what_they_need(self) -> Self:
         if not self.objectives or len(set(self.objectives)) != len(self.objectives):
             raise ValueError("objectives must name at least one objective, each once")
         for objective, limit in _LIMIT_OF_RISK.items():

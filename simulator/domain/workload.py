@@ -264,22 +264,6 @@ class Workload(Record):
             )
         return self
 
-    @property
-    def tokens_per_step(self) -> float:
-        """Tokens of one optimizer step, without the padding of packed sequences."""
-        filled = self.documents.filled_fraction if self.documents else 1.0
-        return float(self.global_batch_size) * self.sequence_length * filled
-
-    @property
-    def sequence_shape(self) -> SequenceShape:
-        """What a sequence looks like to attention."""
-        return self.model.sequence_shape(self.sequence_length, self.documents)
-
-    @property
-    def model_flop_per_token(self) -> float:
-        """Floating-point operations that training needs per token, without any recomputation."""
-        return self.model.model_flop_per_token(self.sequence_length, documents=self.documents)
-
     @model_validator(mode="after")
     def _has_adapters_that_are_modelled(self) -> Self:
         if self.lora and (rule := adapters_rule(self.model, self.lora)):
@@ -298,6 +282,22 @@ class Workload(Record):
                 "overlaps_shared_experts excludes recompute_modules shared_experts; give one of them"
             )
         return self
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens of one optimizer step, without the padding of packed sequences."""
+        filled = self.documents.filled_fraction if self.documents else 1.0
+        return float(self.global_batch_size) * self.sequence_length * filled
+
+    @property
+    def sequence_shape(self) -> SequenceShape:
+        """What a sequence looks like to attention."""
+        return self.model.sequence_shape(self.sequence_length, self.documents)
+
+    @property
+    def model_flop_per_token(self) -> float:
+        """Floating-point operations that training needs per token, without any recomputation."""
+        return self.model.model_flop_per_token(self.sequence_length, documents=self.documents)
 
     @property
     def routes_by_maps(self) -> bool:
