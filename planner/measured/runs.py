@@ -115,11 +115,6 @@ class Comparison:
         return self.expected_s / self.measured_s - 1.0
 
     @property
-    def ideal_error_fraction(self) -> float:
-        """Relative error of the step without stragglers."""
-        return self.simulated_s / self.measured_s - 1.0
-
-    @property
     def memory_error_fraction(self) -> float:
         """Relative error of the peak memory; NaN where none was published, or nothing comparable is simulated."""
         published = self.row["peak_memory_bytes"] if self.has_memory_verdict else ""
