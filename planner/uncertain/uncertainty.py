@@ -108,7 +108,7 @@ def calibrated_accuracy(job: Job, accelerator: str, precision: Precision) -> Acc
 
 
 def _spread(values: Floats) -> Spread:
-    mean, p5, p50, p95 = map(finite_or_none, (np.mean(values), *percentiles(values)))
+    mean, p5, p50, p95 = map(finite_or_none, (float(np.mean(values)), *percentiles(values)))
     return Spread(mean=mean, p5=p5, p50=p50, p95=p95)
 
 
