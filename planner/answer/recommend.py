@@ -108,9 +108,7 @@ def recommend(
     check_functions(progress=progress, should_stop=should_stop, clock=clock)
     if tracking:
         _check_store(tracking_uri, experiment)
-    asked: AbstractContextManager[Path | None] = nullcontext()
-    if output is not None:
-        asked = output_folder(path_given(output, "output", "a folder"))
+    asked = _folder(output)
     tracked: AbstractContextManager[StudyTracker | None] = nullcontext()
     if tracking:
         tracked = _tracked(job, seed, tracking_uri, experiment, progress)
@@ -128,6 +126,13 @@ def recommend(
                 job, seed, recording, Simulation(job), now=clock(), progress=progress, should_stop=should_stop
             )
             return destination.deliver(answer, recording, progress)
+
+
+def _folder(output: str | Path | None) -> AbstractContextManager[Path | None]:
+    """Context with the folder for the answer, which must be empty or new; None where none is wanted."""
+    if output is None:
+        return nullcontext()
+    return output_folder(path_given(output, "output", "a folder"))
 
 
 def _check_store(tracking_uri: str | None, experiment: str) -> None:
