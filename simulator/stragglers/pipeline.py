@@ -221,6 +221,7 @@ class _Table:
     """Played pipelines of one kind of noise by log2 of v, p and m/p."""
 
     axes: tuple[Floats, Floats, Floats]
+    """Logarithms of consecutive powers of two."""
     values: Floats
     """`(V, P, M, 1 + len(_NUM_REPLICAS))`: the wait, then the slowest of each number of replicas."""
 
@@ -251,12 +252,10 @@ class _Table:
 
 
 def _neighbours(axis: Floats, position: Floats) -> tuple[Integers, Floats]:
-    """Returns the index of the grid point below each position, and the fraction of the way to the next one."""
-    if len(axis) == 1:
-        return np.zeros(position.shape, dtype=np.int64), np.zeros(position.shape)
+    """Returns the index of the grid point below each position, and the fraction of the way to the next one, 1 further."""
     inside = np.clip(position, axis[0], axis[-1])
-    low = np.clip(np.searchsorted(axis, inside, side="right") - 1, 0, len(axis) - 2)
-    return np.asarray(low), np.asarray((inside - axis[low]) / (axis[low + 1] - axis[low]))
+    low = (inside - axis[0]).astype(np.int64)
+    return low, np.asarray(inside - axis[low])
 
 
 @cache

@@ -138,7 +138,7 @@ class _Fleet:
     z_others: Floats
     """Slowest rank of the other stages."""
     slow_host: tuple[tuple[Floats, Floats], ...]
-    """Cases of slow hosts: probability, and number of stages behind the last stage that has one."""
+    """Cases of slow hosts: probability, and number of stages behind the last stage that has one; p or more where none has."""
     episode_share: Floats
     """Share of the run with an episode."""
 
@@ -219,10 +219,7 @@ def _slow_host_cases(model: Stragglers, designs: StragglerDesigns) -> tuple[tupl
         return ()
     healthy = np.exp(_healthy_stage_log(model, designs))
     behind = (np.asarray(float(count)) for count in range(int(designs.num_stages.max(initial=0))))
-    return tuple(
-        (np.where(count < designs.num_stages, healthy**count * (1.0 - healthy), 0.0), count)
-        for count in behind
-    )
+    return tuple((healthy**count * (1.0 - healthy), count) for count in behind)
 
 
 def _drawn_fleet(
@@ -236,7 +233,7 @@ def _drawn_fleet(
     return _Fleet(
         z_last=drawn_maximum(of_last, uniforms[0]),
         z_others=drawn_maximum(designs.num_ranks - of_last, uniforms[1]),
-        slow_host=(((behind < designs.num_stages).astype(np.float64), behind),),
+        slow_host=((np.ones_like(behind), behind),),
         episode_share=_drawn_episode_share(model, designs, uniforms[3], run_s),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -264,6 +265,34 @@ def test_of_fewer_micro_batches_than_stages_no_more_forwards_hide_than_there_are
     assert expected == pytest.approx(0.5 * num_micro_batches * 2 / 3)
 
 
+@pytest.mark.parametrize("chunks", [1, 2, 4])
+def test_interleaving_divides_the_fill_by_the_chunks_of_a_stage(chunks: int) -> None:
+    # The bubble is (p - 1)(t_f + t_b) / v: Narayanan et al. 2021, arXiv 2104.04473, section 2.2.
+    shape = replace(shape_of(Schedule.ONE_F_ONE_B, 8, 32), num_chunks_per_stage=np.array([chunks]))
+    assert shape.fill == pytest.approx(7 / chunks)
+
+
+@pytest.mark.parametrize("schedule", [Schedule.ONE_F_ONE_B, Schedule.GPIPE])
+def test_a_single_micro_batch_waits_for_every_stage(schedule: Schedule) -> None:
+    shape = shape_of(schedule, 8, 1)
+    for num_behind in range(8):
+        assert shape.slow_stage(np.array([0.5]), float(num_behind)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("stages", "num_micro_batches"), [(2, 4), (8, 8), (8, 12)])
+def test_a_short_pause_shows_at_as_many_places_as_the_form_says(stages: int, num_micro_batches: int) -> None:
+    # Each of as many replicas as there are forwards pauses in another one, for less time than a backward takes.
+    pause_s, places = 0.6, stages * num_micro_batches
+    cycles = np.ones((places, stages, num_micro_batches))
+    pauses_s = pause_s * np.eye(places).reshape(places, stages, num_micro_batches)
+    ends_s = play_replicas(stages, 0.0, cycles / 3.0 + pauses_s, cycles * 2.0 / 3.0, *PLAIN).max(axis=1)
+    longer_s = ends_s.mean() - (stages + num_micro_batches - 1)
+    model = Stragglers(gc_pause_s=pause_s, gc_every_steps=100.0)
+    design = design_of(stages=stages, micro_batches=num_micro_batches)
+    found = float(expected_slowdown(model, design)[0])
+    assert (found - 1.0) * design.step_time_s[0] == pytest.approx(0.01 * stages * longer_s)
+
+
 @SCHEDULES
 def test_a_stage_that_is_not_there_slows_nothing(schedule: Schedule) -> None:
     (longer,) = shape_of(schedule, 4, 16).slow_stage(np.array([0.5]), 4.0)
@@ -402,6 +431,16 @@ def test_the_host_of_a_partly_used_node_can_be_slow() -> None:
     assert played == pytest.approx(1.5)
 
 
+def test_stages_are_played_as_long_as_they_are() -> None:
+    # Cycles of 0.8 and 1.2 s, each half as long again with a slow host: 0.8 + 16 x 1.2, 17 x 1.2, 0.8 + 16 x 1.8 and
+    # 1.2 + 16 x 1.8 s.
+    design = design_of(ranks=8, stages=2, micro_batches=16, slowest=1.2)
+    model = Stragglers(slow_host_fraction=0.5, slow_host_factor=1.5)
+    played = play_slowdown(model, design, num_samples=40, seed=1)
+    longer_s = np.unique(np.round((played - 1.0) * design.step_time_s, 9))
+    assert longer_s.tolist() == [0.0, 0.4, 9.6, 10.0]
+
+
 @pytest.mark.long
 def test_pauses_and_episodes_are_as_frequent_when_played() -> None:
     design = design_of(replicas=8, ranks=2, micro_batches=8)
@@ -445,6 +484,16 @@ def test_replayed_steps_of_traced_jobs_are_as_slow_as_published(job: str) -> Non
     assert trace.slowdown == pytest.approx(trace.published_slowdown, rel=0.015)
     assert trace.published_slowdown == pytest.approx({"AR": 1.973, "SE": 1.537, "ST": 1.179}[job], rel=0.005)
     assert trace.step_s() == pytest.approx(trace.published_s, rel=0.1)
+
+
+def test_played_pipelines_are_tabled_at_consecutive_powers_of_two() -> None:
+    with (DATA / "straggler_pipeline.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for kind, schedule in {(row["kind"], row["schedule"]) for row in rows}:
+        of_one = [row for row in rows if (row["kind"], row["schedule"]) == (kind, schedule)]
+        for name in ("chunks_per_stage", "stages", "micro_batches_per_stage"):
+            points = np.log2(sorted({float(row[name]) for row in of_one}))
+            np.testing.assert_array_equal(points, points[0] + np.arange(len(points)))
 
 
 def test_presets_lie_within_the_noise_of_the_traces() -> None:

@@ -192,9 +192,9 @@ def test_draws_depend_on_the_seed_only_and_designs_share_their_luck() -> None:
 def test_a_design_comes_out_the_same_whatever_shares_its_table() -> None:
     model = STRAGGLER_PRESETS["long_context"].model_copy(update={"gc_pause_s": 0.1})
     designs = [
-        design_of(replicas=replicas, stages=stages, micro_batches=2 * stages)
+        design_of(replicas=replicas, stages=stages, chunks=chunks, micro_batches=48)
         for replicas in (1, 7, 400)
-        for stages in (1, 3, 16)
+        for stages, chunks in ((1, 1), (2, 2), (3, 1), (3, 4), (16, 1))
     ]
     together = expected_slowdown(model, StragglerDesigns.concatenate(designs))
     assert together.tolist() == [slowdown(model, design) for design in designs]
@@ -265,6 +265,14 @@ def test_what_waiting_adds_to_the_slowest_replica_shrinks_with_the_fourth_root_o
     )
     waiting, added = noise.waiting(gaps), noise.slowest_replica(np.full(4, 64), gaps)
     assert (added / added[0]) ** 4 == pytest.approx(waiting / waiting[0])
+
+
+def test_beside_stages_that_hardly_work_replicas_differ_as_by_the_last_stage_alone() -> None:
+    model = Stragglers(micro_batch_log_deviation=0.02)
+    alone = design_of(replicas=64, micro_batches=32)
+    last = design_of(replicas=64, stages=2, micro_batches=32, slowest=1.98)
+    alone_s, last_s = ((slowdown(model, design) - 1.0) * design.step_time_s[0] for design in (alone, last))
+    assert last_s == pytest.approx(1.98 * alone_s)
 
 
 def test_slow_ranks_hide_in_stages_that_are_faster_by_more() -> None:
