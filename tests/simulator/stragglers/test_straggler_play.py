@@ -441,6 +441,22 @@ def test_stages_are_played_as_long_as_they_are() -> None:
     assert longer_s.tolist() == [0.0, 0.4, 9.6, 10.0]
 
 
+def test_a_pause_of_all_ranks_is_played_in_whole() -> None:
+    every_step = Stragglers(gc_pause_s=0.5, gc_every_steps=1.0, is_gc_synchronized=True)
+    played = play_slowdown(every_step, design_of(replicas=2, stages=4), num_samples=3, seed=1)
+    assert played == pytest.approx(1.0 + 0.5 / 11.0)
+
+
+def test_episodes_are_played_for_their_share_of_time() -> None:
+    # Twelve in a day and node, of half an hour each: some node of two is in one for 1 - exp(-1/2) of the time.
+    model = Stragglers(episodes_per_node_day=12.0, episode_s=1800.0, episode_factor=1.5)
+    played = play_slowdown(model, design_of(replicas=16), num_samples=800, seed=1)
+    share = 1.0 - np.exp(-0.5)
+    error = 3.0 * np.sqrt(share * (1.0 - share) / 800)
+    assert (played == 1.5).mean() == pytest.approx(share, abs=error)
+    assert set(played.tolist()) == {1.0, 1.5}
+
+
 @pytest.mark.long
 def test_pauses_and_episodes_are_as_frequent_when_played() -> None:
     design = design_of(replicas=8, ranks=2, micro_batches=8)
