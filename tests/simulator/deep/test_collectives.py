@@ -187,6 +187,20 @@ def test_two_rings_on_the_same_links_take_twice_as_long() -> None:
     assert play(graph.build(), topology, router.table()).makespan_s == pytest.approx(2 * 2 * 7 / 8 * S / B)
 
 
+def test_behind_a_slow_link_of_a_ring_parts_arrive_the_earlier_the_farther_away() -> None:
+    # Messages are passed on from rank to rank: of 7 that cross the link from rank 0, the last one ends at rank 1, and the
+    # one before it, at the speed of the other links, at rank 2.
+    size, part_s = 8, HOP + S / 8 / B
+    slow_s = HOP + 4 * S / 8 / B
+    topology = degraded(ring(size, B, HOP), [0], 0.25)
+    graph, router = TaskGraphBuilder(), Router(topology)
+    done = Collectives(graph=graph, router=router).ring_all_gather(np.arange(size), S, np.full(size, NONE))
+    ends_s = play(graph.build(), topology, router.table()).end_s[done]
+    assert ends_s[0] == pytest.approx(7 * slow_s)  # when it has sent all of its own
+    for place in range(1, size):
+        assert ends_s[place] == pytest.approx((size - place) * slow_s + (place - 1) * part_s)
+
+
 def test_one_degraded_link_slows_a_whole_ring() -> None:
     healthy = switch(8, B, 0.0)
     took_s = time_s(degraded(healthy, [3], 0.25), "ring_all_reduce", 8)

@@ -332,7 +332,7 @@ def simulated(*plans: Plan) -> tuple[Workload, PlanTable, StepTable]:
 
 
 def test_simulated_steps_bring_what_stragglers_need() -> None:
-    workload, plans, steps = simulated(plan_of(tensor=8, pipeline=4, data=16), plan_of(tensor=8, data=16))
+    workload, plans, steps = simulated(plan_of(tensor=8, pipeline=4, data=16), plan_of(tensor=4, context=2, data=16))
     designs = StragglerDesigns.of(workload, plans, steps, 8)
     assert designs.num_ranks.tolist() == [512, 128]
     assert designs.num_micro_batches.tolist() == [16, 16]
