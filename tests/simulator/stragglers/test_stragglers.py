@@ -267,6 +267,31 @@ def test_what_waiting_adds_to_the_slowest_replica_shrinks_with_the_fourth_root_o
     assert (added / added[0]) ** 4 == pytest.approx(waiting / waiting[0])
 
 
+def test_without_a_pipeline_a_step_waits_for_the_slowest_of_all_ranks_however_they_share_layers() -> None:
+    expected = float(lognormal_factor(0.02, expected_maximum(64)))
+    for ranks in (1, 8, 64):
+        found = slowdown(Stragglers(rank_log_deviation=0.02), design_of(replicas=64 // ranks, ranks=ranks))
+        assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_stages_that_all_wait_for_as_many_ranks_are_all_slower_and_so_is_the_fill(chunks: int) -> None:
+    design = design_of(ranks=64, stages=2, chunks=chunks, micro_batches=4)
+    expected = float(lognormal_factor(0.02, expected_maximum(64)))
+    assert slowdown(Stragglers(rank_log_deviation=0.02), design) == pytest.approx(expected)
+
+
+def test_without_a_pipeline_variances_of_ranks_and_micro_batches_add() -> None:
+    # The slowest of as many sums of two normal draws is as far off as a draw with both variances.
+    design, ranks = design_of(replicas=64, micro_batches=16), Stragglers(rank_log_deviation=0.005)
+    micro_batches = Stragglers(micro_batch_log_deviation=0.02)
+    both = Stragglers(rank_log_deviation=0.005, micro_batch_log_deviation=0.02)
+    of_ranks, of_micro_batches, of_both = (
+        slowdown(each, design) - 1.0 for each in (ranks, micro_batches, both)
+    )
+    assert of_both == pytest.approx(np.hypot(of_ranks, of_micro_batches))
+
+
 def test_beside_stages_that_hardly_work_replicas_differ_as_by_the_last_stage_alone() -> None:
     model = Stragglers(micro_batch_log_deviation=0.02)
     alone = design_of(replicas=64, micro_batches=32)
@@ -332,7 +357,9 @@ def simulated(*plans: Plan) -> tuple[Workload, PlanTable, StepTable]:
 
 
 def test_simulated_steps_bring_what_stragglers_need() -> None:
-    workload, plans, steps = simulated(plan_of(tensor=8, pipeline=4, data=16), plan_of(tensor=4, context=2, data=16))
+    workload, plans, steps = simulated(
+        plan_of(tensor=8, pipeline=4, data=16), plan_of(tensor=4, context=2, data=16)
+    )
     designs = StragglerDesigns.of(workload, plans, steps, 8)
     assert designs.num_ranks.tolist() == [512, 128]
     assert designs.num_micro_batches.tolist() == [16, 16]
