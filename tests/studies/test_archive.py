@@ -52,3 +52,16 @@ def test_a_front_is_that_of_all_designs_however_they_came_and_keeps_their_number
             np.testing.assert_array_equal(column, getattr(designs.take(archive.ids), name))
         assert (archive.num_evaluated, archive.num_feasible) == (200, len(kept))
     assert len(shown) == 1
+
+
+def test_a_design_of_the_front_that_comes_alone_leaves_it_as_it_is() -> None:
+    found = evaluate(JOB, pruned_space(JOB).designs().take(slice(0, None, 40)))
+    at_once = Archive(JOB)
+    at_once.add(found)
+    assert at_once.front is not None
+    for alone in at_once.ids.tolist():
+        order = np.r_[alone, np.delete(np.arange(len(found)), alone)]
+        archive = Archive(JOB)
+        for part in (order[:1], order[1:]):
+            archive.add(found.take(part))
+        np.testing.assert_array_equal(order[archive.ids], at_once.ids)
