@@ -254,6 +254,7 @@ class TestLayout:
                 1,
                 "dual_pipe_v needs what is computed again",
             ),
+            ({"schedule": "GPipe", "recompute": "full"}, "gpipe", 1, ""),
             ({"schedule": "chimera"}, "1f1b", 1, "names no known schedule"),
             ({"schedule": "gpipe", "pp": 1}, "1f1b", 1, ""),
             ({"notes": "interleaved 1F1B with 4 chunks"}, "1f1b", 4, "4, as the notes say"),
