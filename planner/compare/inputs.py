@@ -126,7 +126,7 @@ def _between(
     """Yields the differences of one field."""
     if mine == theirs:
         return
-    is_choosing = is_choosing or (not record and field in CHOOSING)
+    is_choosing = is_choosing or field in CHOOSING
     is_record = isinstance(mine, Record) and type(mine) is type(theirs) and not isinstance(mine, WHOLE)
     if is_record and not _is_moved(mine, theirs):
         assert isinstance(mine, Record)

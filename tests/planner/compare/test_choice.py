@@ -41,9 +41,12 @@ def test_an_input_that_chooses_is_told_by_both_designs_under_it() -> None:
     # The cheap design just keeps the deadline, which a job of twice the tokens does not.
     few, many = (job(tokens, 1.1 * days) for tokens in (5e10, 1e11))
     assert usd_and_days(few, CHEAP)[0] < usd_and_days(few, FAST)[0]
-    causes, _ = choices_of(side("few", few, CHEAP, CHEAP, FAST), side("many", many, FAST, CHEAP, FAST))
+    causes, notes = choices_of(side("few", few, CHEAP, CHEAP, FAST), side("many", many, FAST, CHEAP, FAST))
     (cause,) = [cause for cause in causes if cause.effects]
     assert cause.input == "workload.tokens"
+    assert notes == [
+        "what an input leads to is chosen among the 2 designs of both answers"
+    ]  # each has its best one
     for name, before, after in zip(
         ("cost_usd", "time_to_train_days"), usd_and_days(many, CHEAP), usd_and_days(many, FAST), strict=True
     ):

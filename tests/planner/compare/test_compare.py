@@ -315,6 +315,19 @@ def test_a_price_of_electricity_that_a_rent_includes_is_told(offer: dict[str, ob
     assert any(note.startswith("Electricity is part of every rent") for note in found.warnings) is is_told
 
 
+def test_each_of_several_sides_has_its_own_inputs() -> None:
+    usual, green, dear = (
+        job_with(),
+        job_with(site="sweden"),
+        job_with({**H100_RENTED, "rent_usd_per_gpu_hour": 3.0}),
+    )
+    found = compare([side(usual), side(green), side(dear)])
+    rows = {row.input: row.values for row in found.inputs}
+    assert set(rows) == {"site", "offers[h100-sxm5-80gb].price"}
+    for name, position in (("site", 1), ("offers[h100-sxm5-80gb].price", 2)):
+        assert [value == rows[name][0] for value in rows[name]] == [place != position for place in range(3)]
+
+
 def test_fewer_than_two_are_refused() -> None:
     with pytest.raises(InputError, match="needs two or more"):
         compare([side(job_with())])

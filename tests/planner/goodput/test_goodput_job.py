@@ -202,7 +202,7 @@ def test_numbers_that_are_given_count_instead_of_the_jobs(capsys: pytest.Capture
     assert sync.goodput == pytest.approx(given.optimal_goodput, rel=1e-12)
 
 
-@pytest.mark.parametrize("scheme", ["tiered", "async"])
+@pytest.mark.parametrize("scheme", ["tiered", "async", "local_nvme"])
 def test_numbers_of_the_scheme_that_are_given_as_they_are_change_nothing(
     scheme: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
