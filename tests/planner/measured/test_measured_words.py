@@ -989,6 +989,14 @@ class TestNumbers:
         assert row["global_batch_size"] == sequences
         assert f"global_batch = '{written}': taken as {sequences}" in row["remarks"]
 
+    def test_a_bare_batch_of_as_many_sequences_as_the_largest_steps_have_is_not_of_tokens(
+        self, tmp_path: Path
+    ) -> None:
+        # DeepSeek-V3: 15,360 sequences of 4,096 tokens, arXiv 2412.19437
+        row = row_of(tmp_path, seq_len=4096, global_batch="15360", tp=1, pp=1)
+        assert row["global_batch_size"] == "15360"
+        assert "global_batch" not in row["remarks"]
+
     def test_a_number_that_its_author_doubts_is_read_and_told(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, global_batch="1024 ?", micro_batch="1?", tp=1, pp=1)
         assert (row["global_batch_size"], row["micro_batch_size"]) == ("1024", "1")
