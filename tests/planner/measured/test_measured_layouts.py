@@ -90,6 +90,12 @@ class TestLayout:
         assert row["remarks"].endswith("24 replicas with micro-batches of 1 do not divide it; taken as 1032")
         assert "global_batch" in row["assumed"].split()
 
+    def test_a_rate_is_that_of_the_batch_as_it_is_written(self, tmp_path: Path) -> None:
+        measured = {"seq_len": 8192, "step_time_s": "", "tokens_per_s_per_gpu": 100}
+        row = row_of(tmp_path, n_gpus=24, tp=1, pp=1, micro_batch=1, global_batch=1024, **measured)
+        assert row["global_batch_size"] == "1032"
+        assert float(row["step_time_s"]) == pytest.approx(1024 * 8192 / (100 * 24))
+
     def test_a_batch_that_is_too_small_to_be_rounded_up_is_rounded_down(self, tmp_path: Path) -> None:
         # OPT-175B, arXiv 2205.01068: 2M tokens on 992 accelerators with 8-way Megatron-LM tensor parallelism.
         row = row_of(tmp_path, n_gpus=992, tp=8, pp=1, seq_len=2048, micro_batch=8, global_batch="2M tokens")
