@@ -90,6 +90,12 @@ class TestLayout:
         assert row["remarks"].endswith("24 replicas with micro-batches of 1 do not divide it; taken as 1032")
         assert "global_batch" in row["assumed"].split()
 
+    def test_as_many_sequences_as_groups_that_share_one_split_no_products(self, tmp_path: Path) -> None:
+        told = {**LONG, "tp": "", "pp": 1, "cp": 2, "dp": "", "zero_stage_or_fsdp": "FSDP"}
+        for batch, tensor in ((32, "1"), (16, "2")):
+            row = row_of(tmp_path, **{**told, "global_batch": batch})
+            assert (row["tensor_parallel"], row["context_parallel"]) == (tensor, "2")
+
     def test_a_rate_is_that_of_the_batch_as_it_is_written(self, tmp_path: Path) -> None:
         measured = {"seq_len": 8192, "step_time_s": "", "tokens_per_s_per_gpu": 100}
         row = row_of(tmp_path, n_gpus=24, tp=1, pp=1, micro_batch=1, global_batch=1024, **measured)

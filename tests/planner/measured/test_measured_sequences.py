@@ -157,6 +157,16 @@ class TestContextParallelism:
         assert job_of(row).workload.context_exchange == exchange
         assert "context_exchange" in row["assumed"]
 
+    @pytest.mark.parametrize(("tensor", "context", "heads"), [(1, 8, 8), (2, 4, 8), (4, 4, 16), (1, 4, 8)])
+    def test_ranks_that_exchange_fewer_heads_than_they_are_copy_them(
+        self, tmp_path: Path, tensor: int, context: int, heads: int
+    ) -> None:
+        # Llama 3.1 8B has 8 key-value heads; those of all tensor- and context-parallel ranks differ or are copies.
+        degrees = {"tp": tensor, "cp": context, "sp": "DeepSpeed-Ulysses"}
+        row = simulated_row(tmp_path, {**self.LONG, **degrees})
+        assert row["num_kv_heads"] == str(heads)
+        assert ("simulated with copies" in row["remarks"]) == (heads > 8)
+
     def test_without_it_nothing_is_assumed(self, tmp_path: Path) -> None:
         assert "context_exchange" not in simulated_row(tmp_path, LLAMA)["assumed"]
 

@@ -989,6 +989,11 @@ class TestNumbers:
         assert row["global_batch_size"] == sequences
         assert f"global_batch = '{written}': taken as {sequences}" in row["remarks"]
 
+    def test_heads_that_are_not_told_are_as_many_as_their_width_leaves(self, tmp_path: Path) -> None:
+        told = {"model": "mine", "layers": 32, "hidden": 4096, "heads": "", "kv_heads": "", "tp": 1, "pp": 1}
+        for width, heads in ((64, "64"), ("", "32")):  # 128 wide are usual
+            assert row_of(tmp_path, **told, head_dim=width)["num_heads"] == heads
+
     def test_a_bare_batch_of_as_many_sequences_as_the_largest_steps_have_is_not_of_tokens(
         self, tmp_path: Path
     ) -> None:

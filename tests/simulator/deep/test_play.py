@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.deep.networks.routing import Router
-from simulator.deep.networks.topologies import ring, switch
+from simulator.deep.networks.topologies import degraded, ring, switch
 from simulator.deep.networks.topology import Topology, TopologyBuilder
 from simulator.deep.playing.play import Played, SharingRule, play
 from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
@@ -61,6 +61,15 @@ class TestTasks:
         played = play(graph.build(), topology, Router(topology).table())
         assert played.start_s[behind].tolist() == [99.0, 1.0]
 
+    def test_a_task_that_another_makes_superfluous_takes_no_time_only_once_that_one_has_ended(self) -> None:
+        graph = TaskGraphBuilder()
+        others = graph.add("other", duration_s=[1.0, 3.0])
+        begin = graph.add("wait", duration_s=2.0)
+        own = graph.add("own", duration_s=5.0, after=[begin], unless=others)
+        topology = switch(1, 1.0, 0.0)
+        played = play(graph.build(), topology, Router(topology).table())
+        assert played.end_s[own].tolist() == [2.0, 7.0]
+
     def test_an_empty_graph_ends_at_once(self) -> None:
         topology = switch(2, 1.0, 0.0)
         assert play(TaskGraphBuilder().build(), topology, Router(topology).table()).makespan_s == 0.0
@@ -107,6 +116,12 @@ class TestFlows:
 
     def test_bandwidth_alone(self) -> None:
         assert flows(switch(2, BANDWIDTH, 0.0), [0], [1], [250.0], [0.0]).makespan_s == 2.5
+
+    @pytest.mark.parametrize("slow", range(4))
+    def test_a_flow_alone_is_as_fast_as_the_slowest_of_its_links(self, slow: int) -> None:
+        topology = degraded(switch(2, BANDWIDTH, 0.0), [slow], 0.25)
+        played_s = [flows(topology, [one], [1 - one], [250.0], [0.0]).makespan_s for one in (0, 1)]
+        assert sorted(played_s) == [2.5, 10.0]
 
     def test_a_flow_speeds_up_when_another_one_ends(self) -> None:
         # Both move 50 until 1 s, when the small one is done; the large one has 50 left at full speed.
