@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.measured.cells.numbers import number_in
+from planner.measured.cells.numbers import number_in, sequences_in
 from planner.measured.hardware.accelerator_names import accelerator_id
 from planner.measured.layout.sharding import zero_stage
 from planner.measured.recomputation.cell import recomputed
@@ -1001,6 +1001,7 @@ class TestNumbers:
         row = row_of(tmp_path, seq_len=4096, global_batch="15360", tp=1, pp=1)
         assert row["global_batch_size"] == "15360"
         assert "global_batch" not in row["remarks"]
+        assert sequences_in("15360", 4096) is None
 
     def test_a_number_that_its_author_doubts_is_read_and_told(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, global_batch="1024 ?", micro_batch="1?", tp=1, pp=1)
