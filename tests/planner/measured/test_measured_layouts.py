@@ -90,6 +90,37 @@ class TestLayout:
         assert row["remarks"].endswith("24 replicas with micro-batches of 1 do not divide it; taken as 1032")
         assert "global_batch" in row["assumed"].split()
 
+    def test_a_rate_is_that_of_the_batch_that_is_taken_where_none_is_written(self, tmp_path: Path) -> None:
+        measured = {"seq_len": 8192, "step_time_s": "", "tokens_per_s_per_gpu": 100}
+        row = row_of(tmp_path, n_gpus=32, tp=1, pp=1, micro_batch=2, global_batch="", **measured)
+        tokens = int(row["global_batch_size"]) * 8192
+        assert float(row["step_time_s"]) == pytest.approx(tokens / (100 * 32))
+
+    @pytest.mark.parametrize(("tensor", "vocabulary"), [(1, "32000"), (8, "32768")])
+    def test_megatron_pads_the_vocabulary_to_128_for_each_tensor_parallel_rank(
+        self, tmp_path: Path, tensor: int, vocabulary: str
+    ) -> None:
+        # `--make-vocab-size-divisible-by` of Megatron-LM, 128 as default, times the tensor-parallel degree
+        told = {"framework": "Megatron-LM 0.12", "vocab": 32_000, "n_gpus": 64, "global_batch": 64}
+        row = row_of(tmp_path, **told, tp=tensor, pp=1)
+        assert row["vocabulary_size"] == vocabulary
+
+    @pytest.mark.parametrize(("share", "is_told"), [(0.96, False), (1.04, False), (0.92, True), (1.08, True)])
+    def test_a_rate_may_be_rounded_or_a_mean_and_else_is_told(
+        self, tmp_path: Path, share: float, is_told: bool
+    ) -> None:
+        told = {"seq_len": 8192, "n_gpus": 64, "tp": 1, "pp": 1, "global_batch": 64, "step_time_s": 10}
+        row = row_of(tmp_path, **told, tokens_per_s_per_gpu=f"{819.2 / share:.2f}")
+        assert ("a step of" in row["remarks"]) == is_told
+        assert float(row["step_time_s"]) == 10.0
+
+    @pytest.mark.parametrize(("peak_gib", "is_told"), [(78, False), (84, False), (90, True)])
+    def test_a_peak_a_little_above_the_memory_may_be_of_a_larger_part(
+        self, tmp_path: Path, peak_gib: int, is_told: bool
+    ) -> None:
+        row = row_of(tmp_path, gpu="H100-80GB", peak_mem_gib_per_gpu=peak_gib)
+        assert ("memory is not compared" in row["remarks"]) == is_told
+
     def test_as_many_sequences_as_groups_that_share_one_split_no_products(self, tmp_path: Path) -> None:
         told = {**LONG, "tp": "", "pp": 1, "cp": 2, "dp": "", "zero_stage_or_fsdp": "FSDP"}
         for batch, tensor in ((32, "1"), (16, "2")):
