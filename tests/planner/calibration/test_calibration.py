@@ -326,6 +326,22 @@ def test_the_half_width_is_the_order_statistic_of_the_errors(rows: Rows, tmp_pat
     assert found.shared_log_deviation == pytest.approx(math.hypot(mean, spread / 3.0), rel=1e-3)
 
 
+def test_a_new_error_is_below_the_largest_of_five_with_the_wanted_probability(
+    rows: Rows, tmp_path: Path
+) -> None:
+    read = [row for row in read_measured(written(tmp_path, rows)) if not isinstance(row, Unmodelled)][:5]
+    (found,) = residuals_of(read, np.array([0.05, -0.06, 0.07, -0.08, 0.09]))
+    assert found.interval_log_half_width == 0.09  # 5 of 5 + 1 are more than 0.8, and 4 are not
+
+
+def test_errors_of_networks_with_experts_are_apart(rows: Rows, tmp_path: Path) -> None:
+    read = [row for row in read_measured(written(tmp_path, rows)) if not isinstance(row, Unmodelled)][:2]
+    dense, sparse = {**read[0], "num_experts": ""}, {**read[1], "num_experts": "8"}
+    found = residuals_of([sparse, dense], np.log([1.1, 0.8]))
+    assert [one.has_experts for one in found] == [False, True]
+    assert [one.bias_fraction for one in found] == pytest.approx([-0.2, 0.1])
+
+
 def test_a_calibration_of_nothing_on_offer_is_refused_and_one_of_a_part_is_said(
     answer: CalibrationAnswer, tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

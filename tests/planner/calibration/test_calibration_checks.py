@@ -72,6 +72,28 @@ class TestNoise:
         prior = replace(prior_of(0.2, 0.5, 0.9), weight=0.05)
         assert noise_ratio(plane, prior) == pytest.approx(ratio, rel=0.03)
 
+    def test_each_fitted_constant_takes_a_degree_of_freedom_from_the_scatter(self) -> None:
+        # Six constants leave two of eight degrees of freedom: the same errors are of twice the deviation.
+        errors, prior = np.array([0.1, -0.1] * 4), replace(prior_of(0.2, 0.5, 0.9), weight=0.05)
+        none, six = (
+            noise_ratio(Plane(at=np.zeros(count), errors=errors, slopes=np.ones((8, count))), prior)
+            for count in (0, 6)
+        )
+        assert six == pytest.approx(2.0 * none)
+
+
+def test_slopes_at_an_upper_bound_need_no_constant_beyond_it() -> None:
+    prior = prior_of(0.2, 0.5, 0.9)
+    seen: list[float] = []
+
+    def errors_at(logs: Floats) -> Floats:
+        seen.extend(np.exp(logs).tolist())
+        return 3.0 * logs
+
+    plane = Plane.of(errors_at, np.log(prior.high), prior)
+    assert plane.slopes == pytest.approx(3.0)
+    assert max(seen) <= 0.9 * (1.0 + 1e-12)
+
 
 def test_a_slow_network_that_hides_behind_computation_is_not_taken_for_slow_computation() -> None:
     # Half the published bandwidth makes traffic longer than the computation it hides behind; as published it would be shorter,
