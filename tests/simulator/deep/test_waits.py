@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -96,8 +98,9 @@ def test_every_second_is_accounted_for(
     topology = switch(4, BANDWIDTH, 1e-4)
     made = extrapolate(small, parallelism, topology, speed=np.array(speed))
     played = play(made.graph, topology, made.paths)
-    found = waits(made.graph, played, len(made.paths), made.accelerators())
+    found = waits(made.graph, played, len(made.paths), replace(made.accelerators(), is_paired=True))
     parts = found.busy_s + found.for_traffic_s.sum(axis=1) + found.for_others_s + found.over_s
     assert parts == pytest.approx(np.full(4, played.makespan_s))
-    assert found.waited_for_s.sum() == pytest.approx(found.for_others_s.sum())
+    assert found.pairs_s.sum(axis=1) == pytest.approx(found.for_others_s)
+    assert found.pairs_s.sum(axis=0) == pytest.approx(found.waited_for_s)
     assert found.path_s.sum() == pytest.approx(found.for_traffic_s.sum())
