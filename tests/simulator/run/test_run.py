@@ -305,6 +305,11 @@ class TestStragglers:
             run.productive_s * ((1 + math.exp(-2.0)) / slowest - 1), rel=1e-3
         )
 
+    def test_the_share_that_a_step_already_has_is_that_of_all_accelerators_whatever_they_do(self) -> None:
+        plans = table_of(plan_of(data=64), plan_of(tensor=8, data=8), plan_of(data=8))
+        alone, shared, few = excess_share(job_of(), plans)
+        assert shared == alone < few
+
     def test_a_step_that_waits_for_more_than_all_stragglers_is_not_faster_for_it(self) -> None:
         no_excess = with_reliability(job_of(), straggler_log_mean=-20.0, straggler_log_deviation=0.0)
         assert run_of(no_excess, plan_of(data=64)).straggler_s == 0.0
