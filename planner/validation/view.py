@@ -18,6 +18,7 @@ from planner.validation.report import (
     mean_rank_correlation,
     mean_regret_fraction,
 )
+from planner.validation.rule_groups import rule_groups, shown_lines
 from planner.validation.whole_runs import predictions
 
 TITLES = {
@@ -29,6 +30,8 @@ TITLES = {
     "tier": "Step time by data tier",
 }
 MOST_REASONS = 12
+MOST_FIGURES = 4
+"""Maximum number of sets of figures shown for a rule; --json lists the reason of every row."""
 MOST_CHOICES = 12
 MOST_NAMES = 3
 """Maximum number of rows named for a reason; --json lists all."""
@@ -222,11 +225,13 @@ def _show_reasons(title: str, reasons: Mapping[str, Sequence[str]], console: Con
         return
     table = _table(title, "reason", "rows")
     table.add_column("row ids")
-    for reason, rows in list(reasons.items())[:MOST_REASONS]:
+    groups = rule_groups(reasons)
+    for reason, rows in shown_lines(groups[:MOST_REASONS], MOST_FIGURES):
         more = ", ..." if len(rows) > MOST_NAMES else ""
         table.add_row(Text(reason), str(len(rows)), Text(f"{', '.join(rows[:MOST_NAMES])}{more}"))
-    if rest := list(reasons.values())[MOST_REASONS:]:
-        table.add_row(f"{len(rest)} other reasons (--json lists every row)", str(sum(map(len, rest))), "")
+    if rest := groups[MOST_REASONS:]:
+        num_rows = sum(len(group.rows) for group in rest)
+        table.add_row(f"{len(rest)} other reasons (--json lists every row)", str(num_rows), "")
     console.print(table)
 
 
