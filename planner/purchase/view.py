@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from constraints.purchase_model import Status
+from constraints.registry import CONSTRAINTS
 from planner.purchase.plan import PurchasePlan
 from planner.text import human
 from planner.text.text_blocks import grid, headline, sentences, title
@@ -20,6 +21,8 @@ VERDICTS: dict[Status, str] = {
     "unknown": "No plan found with this effort",
 }
 """First words of the answer."""
+NO_OFFER = "no offer can run this job; capplan explain says which rules its designs break"
+"""What is told of a job without any design, which breaks no constraint between jobs."""
 
 
 def show_purchase(plan: PurchasePlan, console: Console) -> None:
@@ -117,12 +120,18 @@ def _other_cost(plan: PurchasePlan, name: str, cost_usd: float | None) -> str:
 
 
 def _conflict_sentences(plan: PurchasePlan) -> Iterator[str]:
+    """Every conflicting constraint as it is named in JSON, with what it demands."""
     for rule in plan.conflict:
-        yield (
-            f"{rule} (possibly: without it no plan was found with this effort)"
-            if rule in plan.undecided
-            else rule
-        )
+        constraint, _, subject = rule.partition(": ")
+        doubt = " (possibly: without it no plan was found with this effort)" if rule in plan.undecided else ""
+        yield f"{_told(constraint, subject)}{doubt}"
+
+
+def _told(constraint: str, subject: str) -> str:
+    """A constraint by its name, what it is about, and what it demands."""
+    about = f" ({subject})" if subject else ""
+    demand = CONSTRAINTS[constraint].sentence if constraint in CONSTRAINTS else NO_OFFER
+    return f"{constraint}{about}: {demand}"
 
 
 def _enough_sentences(plan: PurchasePlan) -> Iterator[str]:
@@ -132,7 +141,7 @@ def _enough_sentences(plan: PurchasePlan) -> Iterator[str]:
 
 def _binding_sentences(plan: PurchasePlan) -> Iterator[str]:
     for rule in plan.binding:
-        subject = f" ({rule.subject})" if rule.subject else ""
-        yield f"{rule.constraint}{subject}: without it the plan costs at least {human.dollars(rule.saving_usd)} less"
+        told = _told(rule.constraint, rule.subject)
+        yield f"{told}; without it the plan costs at least {human.dollars(rule.saving_usd)} less"
     if not plan.binding:
         yield "None: removing any one deadline, limit or number of nodes is not proven to give a cheaper plan."

@@ -222,6 +222,10 @@ def test_limits_keep_the_plan_from_buying_and_are_said_to_bind() -> None:
     assert plan.cost_usd is not None
     assert free.cost_usd is not None
     assert saving["capital_usd"] == pytest.approx(plan.cost_usd - free.cost_usd, rel=1e-6)
+    console = Console(width=200, record=True, file=StringIO())
+    show_purchase(plan, console)
+    told = "capital_usd: the capital cost of purchases must not exceed the limit; without it the plan costs at least $"
+    assert told in console.export_text()
 
 
 def test_deadlines_that_contradict_the_supply_are_named_and_each_could_give_way() -> None:
@@ -256,7 +260,11 @@ def test_what_the_effort_does_not_decide_is_said_to_be_undecided(monkeypatch: py
     assert plan.conflict == ("job_window: first", "job_window: second", supply)
     console = Console(width=200, record=True, file=StringIO())
     show_purchase(plan, console)
-    assert f"{supply} (possibly: without it no plan was found with this effort)" in console.export_text()
+    told = (
+        "node_supply (h100-sxm5-80gb rented): nodes bought, reserved, or rented at once must not exceed those on offer "
+        "(possibly: without it no plan was found with this effort)"
+    )
+    assert told in console.export_text()
 
 
 def test_a_budget_below_every_plan_is_at_fault_alone() -> None:
@@ -323,6 +331,9 @@ def test_a_job_that_no_offer_can_run_is_named_whatever_its_own_budget() -> None:
     jobs = [small, {**huge, "job": {**run, "search": SEARCH}}]
     plan = plan_purchase(fleet_with(offer(rent={**RENT, "max_nodes": 1}), jobs=jobs))
     assert (plan.status, plan.conflict) == ("infeasible", ("no design: huge",))
+    console = Console(width=200, record=True, file=StringIO())
+    show_purchase(plan, console)
+    assert "no design (huge): no offer can run this job; capplan explain says which" in console.export_text()
     assert plan.num_designs["first"] > 0
 
 
@@ -612,7 +623,11 @@ def test_the_command_shows_the_plan_in_words_and_as_json(
     assert all(note in " ".join(shown.split()) for note in plan.notes)
     file.write_text(FLEET_TEXT.replace("deadline_day: 60", "deadline_day: 0.1"))
     assert cli.main(["purchase", str(file)]) == 3
-    assert "Conflicting constraints\n  job_window: only" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "Conflicting constraints job_window (only): every job must run between its earliest start and its deadline"
+        in shown
+    )
 
 
 def test_paths_of_a_fleet_start_at_its_file_from_whatever_folder(
