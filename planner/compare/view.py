@@ -11,7 +11,7 @@ from rich.text import Text
 
 from planner.compare.comparison import Comparison, DecisionRow, Explanation, MetricRow
 from planner.compare.figures import Metrics
-from planner.compare.words import name_words, value_words
+from planner.compare.words import name_words, values_words
 from planner.recommended.design_words import part_words
 from planner.text import human
 from planner.text.figure_units import change_text, figure_text
@@ -88,7 +88,7 @@ def input_rows(found: Comparison) -> list[tuple[str, ...]]:
     return [
         (
             name_words(row.input),
-            *(value_words(row.input, value) for value in row.values),
+            *values_words(row.input, row.values),
             "choice only" if row.decides_choice_only else "",
         )
         for row in found.inputs
@@ -97,7 +97,7 @@ def input_rows(found: Comparison) -> list[tuple[str, ...]]:
 
 def decision_row(row: DecisionRow) -> tuple[str, ...]:
     """Returns one decision of the designs, side by side."""
-    return name_words(row.decision), *(value_words(row.decision, value) for value in row.values)
+    return name_words(row.decision), *values_words(row.decision, row.values)
 
 
 def _decisions(found: Comparison) -> Iterator[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from planner.text import human
 from planner.text.figure_units import figure_text
@@ -25,13 +26,18 @@ _NOT_FIGURES = ("_per_s", "_node_days")
 """Ends of names whose numbers are shown with a prefix and a unit, and those among them that are rates."""
 _RATES = {
     "_bytes_per_s": "bytes/s",
-    "_usd_per_gpu_hour": "USD/GPU-hour",
-    "_usd_per_node": "USD/node",
+    "_usd_per_gpu_hour": "per GPU-hour",
+    "_usd_per_node": "per node",
     "_usd_per_kwh": "USD/kWh",
     "_kgco2e_per_kwh": "kg CO2e/kWh",
     "_fraction_per_year": "share per year",
     "_per_1000_node_days": "per 1,000 node-days",
 }
+_PRICES = ("_usd_per_gpu_hour", "_usd_per_node")
+"""Ends of names of prices, which are shown like all money, each end of a range with its own prefix."""
+_PRICE = re.compile(r"(?P<way>rent|purchase) (?P<figures>[\d.e]+(?: \([\d.e to]+\))?) USD/")
+"""What an offer costs, as `inputs.price_text` writes it."""
+_NUMBER = re.compile(r"\d[\d.]*(?:e\d+)?")
 _COUNTS = ("num_gpus", "data_parallel", "sequence_length", "global_batch_size")
 """Ends of names of what is counted, often in thousands."""
 _OFFER = re.compile(r"offers\[(?P<name>[^\]]+)\](?:\.(?P<field>.+))?")
@@ -55,16 +61,28 @@ def value_words(name: str, value: str | None) -> str:
     """Returns a value with its unit: `2.06 min` for 123.5362 of `checkpoint_interval_s`; a dash for nothing."""
     if value is None:
         return "-"
+    if name == "offer" or name.endswith(".price"):
+        return _PRICE.sub(lambda price: f"{price['way']} {_in_dollars(price['figures'])} per ", value)
     if not value[:1].isdigit():
         return value
     if name.endswith(_COUNTS) and value.isdecimal():
         return human.count(int(value))
     for end, unit in _RATES.items():
         if name.endswith(end):
-            return f"{value} {unit}"
+            return f"{_in_dollars(value) if end in _PRICES else value} {unit}"
     if name.endswith(_FIGURES) and not name.endswith(_NOT_FIGURES):
         try:
             return figure_text(name, float(value))
         except ValueError:
             return value
     return value
+
+
+def values_words(name: str, values: Sequence[str | None]) -> list[str]:
+    """Returns values side by side in words; in figures as in the job where words would make different ones look alike."""
+    words = [value_words(name, value) for value in values]
+    return words if len(set(words)) == len(set(values)) else [value or "-" for value in values]
+
+
+def _in_dollars(numbers: str) -> str:
+    return _NUMBER.sub(lambda number: human.dollars(float(number[0])), numbers)

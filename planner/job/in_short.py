@@ -36,8 +36,8 @@ def in_short(value: object) -> str:
 def _record_in_short(value: Record) -> str:
     match value:
         case Estimate():
-            span = "" if value.low == value.high else f" ({value.low:g} to {value.high:g})"
-            return f"{value.mid:g}{span}"
+            span = "" if value.low == value.high else f" ({typed(value.low)} to {typed(value.high)})"
+            return f"{typed(value.mid)}{span}"
         case GpuRange():
             return f"{value.min:,} to {value.max:,}"
         case Accelerator() | Node():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.compare.words import name_words, value_words
+from planner.compare.words import name_words, value_words, values_words
+from planner.job.in_short import in_short
+from simulator.domain.offer import Estimate
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,16 @@ def test_names_are_words(name: str, words: str) -> None:
         ("limits.budget_usd", "not set", "not set"),
         ("storage.write_bytes_per_s", "5.7e10", "5.7e10 bytes/s"),
         ("reliability.failures_per_1000_node_days", "6.5", "6.5 per 1,000 node-days"),
-        ("offers[a].other_rent_usd_per_gpu_hour", "2.08 (1.63 to 3.73)", "2.08 (1.63 to 3.73) USD/GPU-hour"),
+        (
+            "offers[a].other_rent_usd_per_gpu_hour",
+            "2.08 (1.63 to 3.73)",
+            "$2.08 ($1.63 to $3.73) per GPU-hour",
+        ),
+        ("offers[a].other_purchase_usd_per_node", "280000", "$280 k per node"),
+        ("offers[a].price", "rent 2.6 (2 to 4) USD/GPU-hour", "rent $2.60 ($2.00 to $4.00) per GPU-hour"),
+        ("offers[a].price", "purchase 280000 USD/node", "purchase $280 k per node"),
+        ("offers[a].price", "purchase 3.4e6 USD/node", "purchase $3.40 M per node"),
+        ("offer", "gb200 #2, rent 1.5 USD/GPU-hour", "gb200 #2, rent $1.50 per GPU-hour"),
         ("tensor_parallel", "8", "8"),
         ("num_gpus", "16384", "16,384"),
         ("workload.sequence_length", "131072", "131,072"),
@@ -41,3 +52,22 @@ def test_names_are_words(name: str, words: str) -> None:
 )
 def test_values_have_their_units(name: str, value: str | None, words: str) -> None:
     assert value_words(name, value) == words
+
+
+def test_prices_of_other_sizes_are_written_in_the_form_of_job_files() -> None:
+    assert in_short(Estimate(low=3.2e6, mid=3.4e6, high=3.45e6)) == "3.4e6 (3.2e6 to 3.45e6)"
+    assert in_short(Estimate(low=290000.5, mid=290000.5, high=290000.5)) == "290000.5"
+
+
+def test_values_that_differ_never_look_alike() -> None:
+    assert values_words("limits.budget_usd", ["2.104e6", "2.096e6"]) == ["2.104e6", "2.096e6"]
+    assert values_words("limits.budget_usd", ["2.11e6", "2.09e6", "2.11e6"]) == [
+        "$2.11 M",
+        "$2.09 M",
+        "$2.11 M",
+    ]
+    assert values_words("offers[a].price", ["purchase 280000 USD/node", "purchase 280100 USD/node"]) == [
+        "purchase 280000 USD/node",
+        "purchase 280100 USD/node",
+    ]
+    assert values_words("region", [None, "norway"]) == ["-", "norway"]
