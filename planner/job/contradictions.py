@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from planner.job.sites import MEAN_OF, differs, replaced_by
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.domain.hardware import Site
@@ -78,6 +79,12 @@ def _of_sites(job: Job) -> Iterator[Problem]:
     sites = {"site": job.site, **{f"what_if.sites[{i}]": site for i, site in enumerate(job.what_if.sites)}}
     sites |= {f"offers[{i}].site": offer.site for i, offer in enumerate(job.offers) if offer.site}
     for path, site in sites.items():
+        for field, flat_field in MEAN_OF.items():
+            profile, flat = getattr(site, field), getattr(site, flat_field)
+            if profile is not None and differs(flat, profile.mean):
+                yield Problem(
+                    path=f"{path}.{flat_field}", value=f"{flat:g}", rule=replaced_by(field, profile.mean)
+                )
         if (
             site.cooling_fixed_fraction > 0.0
             and site.power_usage_effectiveness == 1.0

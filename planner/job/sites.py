@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from planner.input.magnitude import out_of_reach
 from planner.input.problems import Findings
 from planner.input.schema import Location, long_form
@@ -52,7 +54,7 @@ def _written_out(given: Fields, here: Location, folder: Path, findings: Findings
     """Returns the full fields of the site at a path of the document."""
     site = {**given}
     for field, unit in PROFILES.items():
-        if field in site:
+        if site.get(field) is not None:
             site[field] = _profile(site[field], unit, (*here, field), folder, findings)
             _meet_mean(site, field, here, findings)
     return _with_region(site, here, findings)
@@ -60,18 +62,32 @@ def _written_out(given: Fields, here: Location, folder: Path, findings: Findings
 
 def _meet_mean(site: Fields, field: str, here: Location, findings: Findings) -> None:
     """Sets a site's flat figure to the mean of its profile; refuses a given one that differs, as it would have no effect."""
-    mean_field, profile = MEAN_OF[field], site[field]
-    per_hour = profile.get("per_hour") if isinstance(profile, dict) else getattr(profile, "per_hour", None)
-    if not isinstance(per_hour, (list, tuple)) or not per_hour:
-        return
-    if not all(isinstance(value, (int, float)) and 0.0 <= value <= PLAUSIBLE[field] for value in per_hour):
-        return  # the error names the profile itself
-    mean, given = math.fsum(per_hour) / len(per_hour), site.get(mean_field)
+    mean_field, given = MEAN_OF[field], site.get(MEAN_OF[field])
+    mean = _mean(site[field], PLAUSIBLE[field])
     if given is None:
-        site[mean_field] = mean
-    elif isinstance(given, (int, float)) and not math.isclose(given, mean, rel_tol=SAME_MEAN_FRACTION):
-        rule = f"is replaced by {field}, whose mean is {mean:.4g}; leave one of the two out"
-        findings.add((*here, mean_field), given, rule)
+        # Of a broken profile, only its own error is told, not that the figure which it replaces is missing.
+        site[mean_field] = 0.0 if mean is None else mean
+    elif mean is not None and differs(given, mean):
+        findings.add((*here, mean_field), given, replaced_by(field, mean))
+
+
+def _mean(profile: object, most: float) -> float | None:
+    """The mean of a profile that keeps the rules of its hours; `None` for any other."""
+    try:
+        valid = HourlyProfile.model_validate(profile)
+    except ValidationError:
+        return None
+    return valid.mean if max(valid.per_hour) <= most else None
+
+
+def differs(flat: object, mean: float) -> bool:
+    """Whether a flat figure contradicts the mean of the profile that replaces it."""
+    return isinstance(flat, (int, float)) and not math.isclose(flat, mean, rel_tol=SAME_MEAN_FRACTION)
+
+
+def replaced_by(field: str, mean: float) -> str:
+    """Returns the rule that a flat figure breaks beside a profile with another mean."""
+    return f"is replaced by {field}, whose mean is {mean:.4g}; leave one of the two out"
 
 
 def resolved_what_if(given: Fields, folder: Path, findings: Findings) -> Fields:

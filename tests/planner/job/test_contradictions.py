@@ -8,6 +8,8 @@ import pytest
 
 from planner.job.file import parse_job
 from simulator import catalog
+from simulator.domain.hardware import Site
+from simulator.domain.hourly import HourlyProfile
 from simulator.errors import InputError
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
@@ -294,3 +296,44 @@ class TestImplausibleFigures:
         self, fields: dict[str, object], message: str
     ) -> None:
         refused(message, **fields)
+
+
+OWN_REGION = {"region": "my hall", "electricity_usd_per_kwh": 0.1, "power_usage_effectiveness": 1.2}
+
+
+class TestFlatFiguresBesideProfiles:
+    @pytest.mark.parametrize(
+        ("profile", "message"),
+        [
+            ("missing.csv", "site.grid_profile = 'missing.csv': cannot be read: No such file or directory"),
+            ([0.1] * 23 + [-1.0], "site.grid_profile.per_hour[23] = -1: must be at least 0"),
+            (
+                HourlyProfile(per_hour=(30.0,) * 24),
+                "site: grid_profile.per_hour[0] = 30 must be at most 2 kg/kWh; is it in another unit?",
+            ),
+        ],
+    )
+    def test_a_broken_profile_is_told_alone_and_not_that_a_flat_figure_is_missing(
+        self, profile: object, message: str
+    ) -> None:
+        with pytest.raises(InputError) as raised:
+            job_with(site={**OWN_REGION, "grid_profile": profile})
+        assert [str(problem) for problem in raised.value.problems] == [message]
+
+    def test_a_profile_that_is_null_replaces_no_flat_figure(self) -> None:
+        with pytest.raises(InputError, match="a region of your own needs grid_kgco2e_per_kwh, too"):
+            job_with(site={**OWN_REGION, "grid_profile": None})
+
+    @pytest.mark.parametrize("place", ["job", "offer", "what_if"])
+    def test_a_site_built_in_python_keeps_the_rule_of_files(self, place: str) -> None:
+        profile = HourlyProfile(per_hour=(0.1,) * 24)
+        site = Site.model_validate({**OWN_REGION, "grid_kgco2e_per_kwh": 0.3, "grid_profile": profile})
+        message = r"grid_kgco2e_per_kwh = 0\.3: is replaced by grid_profile, whose mean is 0\.1; leave one of the two out$"
+        if place == "job":
+            refused(rf"site\.{message}", site=site)
+        if place == "offer":
+            refused(rf"offers\[0\]\.site\.{message}", {**H100_RENTED, "site": site})
+        if place == "what_if":
+            refused(rf"what_if\.sites\[0\]\.{message}", what_if={"sites": [site]})
+        same = site.model_copy(update={"grid_kgco2e_per_kwh": 0.1})
+        assert job_with(site=same).site == same
