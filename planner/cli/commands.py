@@ -129,9 +129,12 @@ def _open_closed_streams() -> None:
 
 def _interrupted(arguments: Sequence[str] | None) -> int:
     """Reports what remains after an interrupt that ends the command at once."""
-    given = sys.argv[1:] if arguments is None else arguments
-    is_study = list(given[:1]) == ["study"]
-    kept = "capplan study resume goes on with what was simulated" if is_study else "nothing is kept"
+    room, command, *_ = [*(sys.argv[1:] if arguments is None else arguments), "", ""]
+    kept = "nothing is kept"
+    if room == "study":
+        resumes = "capplan study resume goes on with what was simulated"
+        begun = f"{resumes}, if the study had begun"
+        kept = {"run": begun, "resume": resumes}.get(command, "studies keep what they hold")
     return _fail(f"interrupted; {kept}", INTERRUPTED)
 
 

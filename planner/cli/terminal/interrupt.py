@@ -30,7 +30,8 @@ def signals_interrupt(*, afterwards: signal.Handlers = signal.SIG_DFL) -> Iterat
     Outside the main thread, where Python handles no signals, nothing changes.
 
     Args:
-        afterwards: handler of these signals after the context; by default the one that they had before.
+        afterwards: handler of these signals after the context; by default the one that they had before. If they are to be
+            ignored, so is Ctrl-C.
     """
 
     def handle(_number: int, _frame: FrameType | None) -> None:
@@ -45,6 +46,8 @@ def signals_interrupt(*, afterwards: signal.Handlers = signal.SIG_DFL) -> Iterat
     finally:
         for number in killing:
             signal.signal(number, afterwards)
+        if is_main and afterwards is signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

@@ -357,4 +357,15 @@ class TestInterrupts:
 
         monkeypatch.setattr("planner.study.durable.run_study_of", interrupted)
         assert cli.main(["study", "run", BLOOM, "--store", str(tmp_path), "--no-tracking"]) == 130
-        assert "capplan study resume goes on with what was simulated" in capsys.readouterr().err
+        told = "interrupted; capplan study resume goes on with what was simulated, if the study had begun"
+        assert told in capsys.readouterr().err
+
+    def test_a_look_at_studies_promises_nothing_to_resume(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def interrupted(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("studies.files.store.StudyStore.paths", interrupted)
+        assert cli.main(["study", "list", "--store", str(tmp_path)]) == 130
+        assert capsys.readouterr().err.strip() == "Error: interrupted; studies keep what they hold"

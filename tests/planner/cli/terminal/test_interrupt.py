@@ -93,7 +93,7 @@ def test_an_interrupt_while_commands_are_imported_has_the_code_too(
     assert capfd.readouterr().err == "Error: interrupted; nothing is kept\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_no_signal_changes_the_code_while_python_ends(number: signal.Signals) -> None:
     code = (
         "import atexit, signal, sys\nfrom planner.cli import entry\n"
