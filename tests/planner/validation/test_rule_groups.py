@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ HEADS = "tensor_parallel must divide num_heads"
 WIDTH = "tensor_parallel must divide ffn_hidden_size"
 
 
-def lines(reasons: dict[str, tuple[str, ...]], most_figures: int = 4) -> list[tuple[str, list[str]]]:
+def lines(reasons: Mapping[str, tuple[str, ...]], most_figures: int = 4) -> list[tuple[str, list[str]]]:
     return [(text, list(rows)) for text, rows in shown_lines(rule_groups(reasons), most_figures)]
 
 
