@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from constraints.evaluation import Evaluation
@@ -24,7 +26,9 @@ from planner.recommended.recommendation import Design, Recommendation, Rejection
 from planner.text import human
 from simulator.domain.job import Job, Objective
 from simulator.domain.offer import Offer
+from simulator.table import Floats
 from simulator.units import JOULES_PER_KWH, YEAR
+from studies.designs.offer_tally import OfferTally
 from studies.study import StudyResult
 
 NAMES = {
@@ -67,12 +71,19 @@ def _difference(objective: Objective, value: float, reference: float) -> str:
     return f"a {amount(objective, value)}" if objective.is_risk else change(value, reference)
 
 
-def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
-    """Returns why a row of the front is recommended: its rank in each objective, and the trade-offs of its rivals."""
+def why_chosen(job: Job, front: Evaluation, row: int, of_offers: OfferTally | None) -> tuple[str, ...]:
+    """Returns why a row of the front is recommended: its rank in each objective, and the trade-offs of its rivals.
+
+    Args:
+        job: the job.
+        front: the front.
+        row: the recommended design.
+        of_offers: what the designs of each offer reached; `None`: unknown.
+    """
     values = front.objectives(job)
     sentences = [_method(job, len(front)), *_offer(job, front.plans.plan(row).offer)]
     if len(front) == 1:
-        return (*sentences, *_not_on_front(job, front), *_headroom(job, front, row))
+        return (*sentences, *_not_on_front(job, front, row, of_offers), *_headroom(job, front, row))
     for k, objective in enumerate(job.objectives):
         best = int(np.argmin(values[:, k]))
         name = NAMES[objective]
@@ -84,18 +95,42 @@ def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
             )
         else:
             sentences.append(_against(job, front, values, row, best, k))
-    return (*sentences, *_not_on_front(job, front), *_headroom(job, front, row))
+    return (*sentences, *_not_on_front(job, front, row, of_offers), *_headroom(job, front, row))
 
 
-def _not_on_front(job: Job, front: Evaluation) -> list[str]:
-    """The accelerators on offer that no design of the front has, and what that means."""
+def _not_on_front(job: Job, front: Evaluation, row: int, of_offers: OfferTally | None) -> Iterator[str]:
+    """The accelerators on offer that no design of the front has, and the least that their designs reach."""
     taken = {job.offers[offer].accelerator.name for offer in np.unique(front.plans.offer)}
-    names = dict.fromkeys(offer.accelerator.name for offer in job.offers)
-    absent = [name for name in names if name not in taken]
-    if not absent:
-        return []
-    why = "each one found violates a limit, or gains next to nothing over another in any objective"
-    return [f"No design on the front has {' or '.join(absent)}: {why}."]
+    offers: dict[str, list[int]] = {}
+    for number, offer in enumerate(job.offers):
+        offers.setdefault(offer.accelerator.name, []).append(number)
+    for name, numbers in offers.items():
+        if name not in taken:
+            chosen = front.objectives(job)[row]
+            yield f"No design on the front has {name}{_at_best(job, of_offers, numbers, chosen)}."
+
+
+def _at_best(job: Job, of_offers: OfferTally | None, offers: Sequence[int], chosen: Floats) -> str:
+    """What the designs of some offers reach in each objective, or why none is feasible."""
+    if of_offers is None:
+        return ": each one found violates a limit, or gains next to nothing over another in any objective"
+    num_designs, num_feasible = (
+        int(each[offers].sum()) for each in (of_offers.num_designs, of_offers.num_feasible)
+    )
+    if not num_designs:
+        return ": none was simulated"
+    if not num_feasible:
+        broken = ", ".join(f"{number:,} {name}" for name, number in of_offers.breaking_of(offers).items())
+        return f": none of {human.designs(num_designs)} simulated meets all limits; violated: {broken}"
+    least = of_offers.least[offers].min(axis=0)
+    reached = ", ".join(
+        f"{NAMES[objective]} {amount(objective, value)}"
+        + ("" if objective.is_risk else f" ({change(value, own)})")
+        for objective, value, own in zip(job.objectives, least.tolist(), chosen.tolist(), strict=True)
+    )
+    if num_feasible == 1:
+        return f"; the only one that meets all limits has {reached}"
+    return f"; the lowest values of its {num_feasible:,} designs that meet all limits: {reached}"
 
 
 def _method(job: Job, num_front: int) -> str:

@@ -10,6 +10,7 @@ from constraints.limits import ExcessTable
 from objectives.pareto import distinct_rows, dominated_share, front_rows
 from simulator.domain.job import Job
 from simulator.table import Integers
+from studies.designs.offer_tally import OfferTally
 from studies.designs.reduction import Reduction
 
 SAME_WITHIN_FRACTION = 0.001
@@ -31,6 +32,8 @@ class Archive:
         self.num_feasible = 0
         self.num_breaking = dict.fromkeys(ExcessTable.names(), 0)
         """Designs that break each limit; one design may break several."""
+        self.of_offers: OfferTally | None = OfferTally(job)
+        """What the designs of each offer reached; `None` once a reduction was added, which keeps only a front."""
         self._reference: NDArray[np.float64] | None = None
         self._distinct: NDArray[np.intp] | None = None
 
@@ -49,7 +52,10 @@ class Archive:
             self.num_breaking[name] += number
         self._merge(reduction.front, first + reduction.rows)
         if isinstance(found, Reduction):
+            self.of_offers = None
             return first + reduction.rows
+        if self.of_offers is not None:
+            self.of_offers.add(found)
         return first + np.arange(len(found), dtype=np.int64)
 
     def hypervolume(self) -> float:

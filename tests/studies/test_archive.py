@@ -8,6 +8,7 @@ import pytest
 from constraints.evaluation import evaluate
 from constraints.space import pruned_space
 from studies.designs.archive import Archive
+from studies.designs.reduction import Reduction
 from tests.studies.study_jobs import small_job
 
 JOB = small_job(tensor_parallel=[1], context_parallel=[1])
@@ -65,3 +66,22 @@ def test_a_design_of_the_front_that_comes_alone_leaves_it_as_it_is() -> None:
         for part in (order[:1], order[1:]):
             archive.add(found.take(part))
         np.testing.assert_array_equal(order[archive.ids], at_once.ids)
+
+
+def test_what_offers_reached_is_known_until_only_a_front_of_a_batch_is_kept() -> None:
+    found = evaluate(JOB, pruned_space(JOB).designs().take(slice(0, None, 20)))
+    parts = np.array_split(np.arange(len(found)), 3)
+    archive = Archive(JOB)
+    for rows in parts[:2]:
+        archive.add(found.take(rows))
+    known = found.take(np.concatenate(parts[:2]))
+    assert archive.of_offers is not None
+    assert archive.of_offers.num_designs.sum() == len(known)
+    assert archive.of_offers.num_feasible.sum() == archive.num_feasible
+    broken = archive.of_offers.breaking_of(range(len(JOB.offers)))
+    assert broken == {name: number for name, number in archive.num_breaking.items() if number}
+    for offer in range(len(JOB.offers)):
+        values = known.objectives(JOB)[known.is_feasible & (known.plans.offer == offer)]
+        np.testing.assert_array_equal(archive.of_offers.least[offer], values.min(axis=0, initial=np.inf))
+    archive.add(Reduction.of(JOB, found.take(parts[2])))
+    assert archive.of_offers is None

@@ -9,6 +9,7 @@ import pytest
 
 from constraints.evaluation import evaluate
 from planner.notes.reasons import cautions, rule_text, why_chosen
+from studies.designs.offer_tally import OfferTally
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
 
 DAY = 86_400.0
@@ -21,7 +22,7 @@ def test_a_rival_is_told_with_its_gain_its_losses_and_its_site_if_there_are_seve
     front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 64, "offer": 1}))
     days, usd = np.array([30.0, 24.0]), np.array([1e6, 1.5e6])
     front = replace(front, scores=replace(front.scores, time_to_train_s=days * DAY, cost_usd=usd))
-    told = why_chosen(job, front, 0)
+    told = why_chosen(job, front, 0, None)
     where = " in norway" if site == "norway" else ""
     rival = f"64 x {job.offers[1].accelerator.name}{where}: +50.0 % cost"
     assert told[1] == f"The lowest time to train is 24.0 days (-20.0 %) with {rival}."
@@ -32,7 +33,7 @@ def test_a_rival_of_one_objective_loses_nothing() -> None:
     job = job_with(H100_RENTED, objectives=["time_to_train"])
     front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 16}))
     front = replace(front, scores=replace(front.scores, time_to_train_s=np.array([30.0, 24.0]) * DAY))
-    told = why_chosen(job, front, 0)[1]
+    told = why_chosen(job, front, 0, None)[1]
     assert told == "The lowest time to train is 24.0 days (-20.0 %) with the same accelerators."
 
 
@@ -49,3 +50,42 @@ def test_the_longest_of_the_runs_of_more_than_a_year_is_told() -> None:
     front = replace(front, scores=replace(front.scores, time_to_train_s=np.array([300.0, 400, 500]) * DAY))
     told = next(note for note in cautions(job, front) if "longer than a year" in note)
     assert told.startswith("2 of 3 designs on the front take longer than a year, up to 500 days")
+
+
+class TestAcceleratorsThatNoDesignOfTheFrontHas:
+    JOB = job_with(
+        H100_RENTED, A100_RENTED, objectives=["time_to_train", "cost"], limits={"budget_usd": 1.6e6}
+    )
+
+    def told(self, days: list[float], usd: list[float], *, is_whole: bool = True) -> str:
+        """What is said of A100 beside a recommended design of 20 days and $1 M; the first of the designs has H100."""
+        fits = {"num_gpus": 16, "zero_stage": 3}
+        plans = plans_with(fits, *({**fits, "offer": 1} for _ in days))
+        found = evaluate(self.JOB, plans)
+        values = np.array([20.0, *days]) * DAY, np.array([1e6, *usd])
+        excess = replace(found.excess, budget_usd=np.maximum(0.0, values[1] / 1.6e6 - 1.0))
+        scores = replace(found.scores, time_to_train_s=values[0], cost_usd=values[1])
+        found, of_offers = replace(found, scores=scores, excess=excess), OfferTally(self.JOB)
+        of_offers.add(found.take(np.array([0])))
+        of_offers.add(found)
+        front = found.take(np.array([0]))
+        said = why_chosen(self.JOB, front, 0, of_offers if is_whole else None)
+        return next(line for line in said if "No design on the front has" in line).partition("80GB")[2]
+
+    def test_the_lowest_of_their_feasible_designs_is_told_value_by_value(self) -> None:
+        assert self.told([30.0, 25.0, 15.0], [1.2e6, 1.5e6, 1.7e6]) == (
+            "; the lowest values of its 2 designs that meet all limits: time to train 25.0 days (+25.0 %), "
+            "cost $1.20 M (+20.0 %)."
+        )
+        assert self.told([30.0], [1.2e6]) == (
+            "; the only one that meets all limits has time to train 30.0 days (+50.0 %), cost $1.20 M (+20.0 %)."
+        )
+
+    def test_limits_that_keep_them_out_are_told_with_how_many_designs_violate_each(self) -> None:
+        assert self.told([15.0, 16.0], [1.7e6, 1.8e6]) == (
+            ": none of 2 designs simulated meets all limits; violated: 2 budget_usd."
+        )
+
+    def test_what_was_never_simulated_or_not_kept_is_not_made_up(self) -> None:
+        assert self.told([], []) == ": none was simulated."
+        assert self.told([30.0], [1.2e6], is_whole=False).startswith(": each one found violates a limit, or")

@@ -91,7 +91,9 @@ def test_equal_risks_are_ties_and_nobody_leads_in_them() -> None:
     assert (risk.design_id, risk.drivers) == (1, ())
     assert set(risk.shared_with) == set(range(len(front))) - {1}
     (told,) = [
-        line for line in why_chosen(job, front, 1) if "risk of missing the deadline on the front" in line
+        line
+        for line in why_chosen(job, front, 1, None)
+        if "risk of missing the deadline on the front" in line
     ]
     assert told.endswith(f", shared with {len(front) - 1} others.")
     unsure = input_uncertainty_of(job, front, np.arange(len(front)), 1, seed=1)
@@ -125,7 +127,7 @@ def test_headroom_is_that_of_runs_as_late_as_the_limit_must_hold() -> None:
     front = robust_front(base)
     late = 1.0 - front.scores.time_to_train_p95_s[0] / (2 * DAY)
     mean_cost = 1.0 - front.scores.cost_usd[0] / 1e7
-    said = why_chosen(job, front, 0)[-1]
+    said = why_chosen(job, front, 0, None)[-1]
     assert said == (
         f"Headroom: {100 * mean_cost:.0f} % of the budget, {100 * late:.0f} % of the deadline in 95.0 % of all runs."
     )
