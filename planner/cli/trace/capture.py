@@ -17,6 +17,9 @@ from planner.cli.trace.options import trace_file_option
 if TYPE_CHECKING:
     from planner.trace.capture import Captured
 
+COMPILED = "Torch-Compiled Region"
+"""How PyTorch's profiler names what torch.compile has made of some layers (`torch._dynamo.convert_frame`)."""
+
 
 @click.command(
     short_help="Run a PyTorch training script, and trace one step of it.",
@@ -91,6 +94,12 @@ def _told(found: Captured, file: Path) -> list[str]:
         note = (
             f"One iteration has {found.num_backward_a_step} backward passes, and all that comes after the first of them "
             "counts as backward: trace one without accumulating gradients before you spread it as a pipeline."
+        )
+        lines.append(note)
+    if any(name.startswith(COMPILED) for name in trace.names):
+        note = (
+            "torch.compile joins the layers that it compiles into one operator, which no pipeline can divide: with "
+            "TORCH_COMPILE_DISABLE=1 in the environment they are captured one by one, as they run without it."
         )
         lines.append(note)
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -134,6 +135,17 @@ class TestScript:
         twice = STEPS.replace("    optimizer", "    torch.autograd.backward()\n    optimizer")
         assert captured(tmp_path, twice) == OK
         assert "One iteration has 2 backward passes" in capfd.readouterr().err
+
+    def test_layers_that_were_compiled_into_one_are_told(
+        self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        assert captured(tmp_path, STEPS) == OK
+        assert "torch.compile" not in capfd.readouterr().err
+        profiles = Path(os.environ["PYTHONPATH"]) / "profiles.py"
+        text = profiles.read_text(encoding="utf-8")
+        profiles.write_text(text.replace("aten::linear", "Torch-Compiled Region: 0/0"), encoding="utf-8")
+        assert captured(tmp_path, STEPS) == OK
+        assert "torch.compile joins the layers that it compiles" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("fake")
