@@ -26,6 +26,7 @@ from planner.recommended.recommendation import Design, Recommendation, Rejection
 from planner.text import human
 from simulator.domain.job import Job, Objective
 from simulator.domain.offer import Offer
+from simulator.domain.plan import Plan
 from simulator.table import Floats
 from simulator.units import JOULES_PER_KWH, YEAR
 from studies.designs.offer_tally import OfferTally
@@ -81,7 +82,8 @@ def why_chosen(job: Job, front: Evaluation, row: int, of_offers: OfferTally | No
         of_offers: what the designs of each offer reached; `None`: unknown.
     """
     values = front.objectives(job)
-    sentences = [_method(job, len(front)), *_offer(job, front.plans.plan(row).offer)]
+    plan = front.plans.plan(row)
+    sentences = [_method(job, len(front)), *_offer(job, plan.offer), *_size(job, plan)]
     if len(front) == 1:
         return (*sentences, *_not_on_front(job, front, row, of_offers), *_headroom(job, front, row))
     for k, objective in enumerate(job.objectives):
@@ -153,6 +155,16 @@ def _offer(job: Job, taken: int) -> list[str]:
     have = "has" if len(others) == 1 else "have"
     return [
         f"It uses offers[{taken}], {_price(job.offers[taken])}; {' and '.join(others)} {have} the same accelerator."
+    ]
+
+
+def _size(job: Job, plan: Plan) -> list[str]:
+    """Whether a range of sizes ends with the recommended one, so that it may have been cut short."""
+    allowed = job.offers[plan.offer].num_gpus
+    if plan.num_gpus < allowed.max or allowed.min == allowed.max:
+        return []
+    return [
+        f"It has all {plan.num_gpus:,} GPUs that offers[{plan.offer}].num_gpus allows; more may be better still."
     ]
 
 

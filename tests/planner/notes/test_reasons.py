@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +28,17 @@ def test_a_rival_is_told_with_its_gain_its_losses_and_its_site_if_there_are_seve
     rival = f"64 x {job.offers[1].accelerator.name}{where}: +50.0 % cost"
     assert told[1] == f"The lowest time to train is 24.0 days (-20.0 %) with {rival}."
     assert told[2] == "It has the lowest cost on the front: $1.00 M."
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_told"),
+    [({"min": 8, "max": 64}, True), ({"min": 8, "max": 72}, False), ({"min": 64, "max": 64}, False)],
+)
+def test_a_size_at_the_end_of_its_range_is_told(sizes: Mapping[str, int], *, is_told: bool) -> None:
+    job = job_with({**H100_RENTED, "num_gpus": sizes}, objectives=["time_to_train", "cost"])
+    front = evaluate(job, plans_with({"num_gpus": 64, "zero_stage": 3}))
+    said = "It has all 64 GPUs that offers[0].num_gpus allows; more may be better still."
+    assert (said in why_chosen(job, front, 0, None)) == is_told
 
 
 def test_a_rival_of_one_objective_loses_nothing() -> None:
