@@ -23,6 +23,16 @@ def refused(message: str, *offers: Mapping[str, object], **fields: object) -> No
         job_with(*offers, **fields)
 
 
+def refused_at(place: str, message: str, site: object) -> None:
+    """Checks that a site is refused where it stands: `job`, `offer` or `what_if`."""
+    if place == "job":
+        refused(rf"site\.{message}", site=site)
+    if place == "offer":
+        refused(rf"offers\[0\]\.site\.{message}", {**H100_RENTED, "site": site})
+    if place == "what_if":
+        refused(rf"what_if\.sites\[0\]\.{message}", what_if={"sites": [site]})
+
+
 @pytest.mark.parametrize(
     ("offer", "message"),
     [
@@ -67,12 +77,7 @@ class TestWhatWouldDoNothing:
     def test_cooling_without_overhead_has_no_fixed_part(self, place: str) -> None:
         site = {"region": "us-iowa", "power_usage_effectiveness": 1.0, "cooling_fixed_fraction": 0.3}
         message = r"cooling_fixed_fraction = 0\.3: is a share of the overhead of cooling, and .*: 1 has none"
-        if place == "job":
-            refused(rf"site\.{message}", site=site)
-        if place == "offer":
-            refused(rf"offers\[0\]\.site\.{message}", {**H100_RENTED, "site": site})
-        if place == "what_if":
-            refused(rf"what_if\.sites\[0\]\.{message}", what_if={"sites": [site]})
+        refused_at(place, message, site)
 
     def test_cooling_of_warm_hours_alone_has_a_fixed_part(self) -> None:
         climate = {"mean_celsius": 20, "free_cooling_below_celsius": 18, "overhead_per_celsius": 0.01}
@@ -329,11 +334,6 @@ class TestFlatFiguresBesideProfiles:
         profile = HourlyProfile(per_hour=(0.1,) * 24)
         site = Site.model_validate({**OWN_REGION, "grid_kgco2e_per_kwh": 0.3, "grid_profile": profile})
         message = r"grid_kgco2e_per_kwh = 0\.3: is replaced by grid_profile, whose mean is 0\.1; leave one of the two out$"
-        if place == "job":
-            refused(rf"site\.{message}", site=site)
-        if place == "offer":
-            refused(rf"offers\[0\]\.site\.{message}", {**H100_RENTED, "site": site})
-        if place == "what_if":
-            refused(rf"what_if\.sites\[0\]\.{message}", what_if={"sites": [site]})
+        refused_at(place, message, site)
         same = site.model_copy(update={"grid_kgco2e_per_kwh": 0.1})
         assert job_with(site=same).site == same
