@@ -29,7 +29,7 @@ from benchmarks.validate_further import further_sheets, jobs_sheet
 from benchmarks.validate_held_out import held_out_again_sheet
 from benchmarks.validate_memory import memory_sheets
 from planner import __version__
-from planner.measured.runs import STEPS_FILE, Comparison, Row, compare, read_rows
+from planner.measured.runs import STEPS_FILE, Comparison, Row, compare, network_of, read_rows
 from planner.validation.comparison import (
     Choice,
     choices_among,
@@ -75,7 +75,9 @@ def sheets(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Sheet
         statistics_sheet(
             "by-accelerator",
             "accelerator, format, model",
-            by_group(comparisons, lambda c: f"{c.row['accelerator']}, {c.row['precision']}, {_kind(c)}"),
+            by_group(
+                comparisons, lambda c: f"{c.row['accelerator']}, {c.row['precision']}, {network_of(c.row)}"
+            ),
             error,
         ),
         _production_sheet(comparisons),
@@ -91,10 +93,6 @@ def sheets(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Sheet
         _interval_sheet(comparisons),
         _constants_sheet(),
     ]
-
-
-def _kind(comparison: Comparison) -> str:
-    return "experts" if comparison.row["num_experts"] else "dense"
 
 
 def _ideal_error_fraction(comparison: Comparison) -> float:

@@ -87,7 +87,7 @@ class Comparison:
     @property
     def kind(self) -> tuple[str, str, str]:
         """Architecture, number format, and `dense` or `experts`: the groups by which errors are kept."""
-        return self.family, self.row["precision"], "experts" if self.row["num_experts"] else "dense"
+        return self.family, self.row["precision"], network_of(self.row)
 
     @property
     def is_production(self) -> bool:
@@ -160,6 +160,11 @@ class Comparison:
     def tokens_per_step(self) -> float:
         """Tokens per step."""
         return float(self.row["global_batch_size"]) * float(self.row["sequence_length"])
+
+
+def network_of(row: Row) -> str:
+    """Returns the kind of network by which errors are kept: `dense` or `experts`."""
+    return "experts" if row["num_experts"] else "dense"
 
 
 def fleet_slowdown(num_gpus: int) -> float:

@@ -26,7 +26,7 @@ import numpy as np
 
 from planner.measured.frameworks.families import software_family
 from planner.measured.reach import reach_of_row
-from planner.measured.runs import Comparison, Row, read_rows
+from planner.measured.runs import Comparison, Row, network_of, read_rows
 from simulator import catalog
 from simulator.accuracy.step_error import (
     ANY,
@@ -123,7 +123,7 @@ def _residual(row: Row, log_ratio: float) -> Residual:
 def kind_of(row: Row) -> Kind:
     """Returns the kind of step by which errors are kept."""
     family = catalog.accelerator(row["accelerator"]).family
-    return family, row["precision"], "experts" if row["num_experts"] else "dense"
+    return family, row["precision"], network_of(row)
 
 
 def interval_of(
