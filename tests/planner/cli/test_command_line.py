@@ -54,6 +54,11 @@ def examples_of(command: click.Command) -> list[str]:
     ]
 
 
+def interrupted(*_: object, **__: object) -> None:
+    """Stands for what Ctrl-C ends at once."""
+    raise KeyboardInterrupt
+
+
 class TestHelp:
     @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
     def test_every_command_says_what_it_does_and_has_examples(
@@ -325,13 +330,13 @@ class TestInterrupts:
         file.write_text(SWEEP, encoding="utf-8")
         made, kept = sweep_table.point_rows, []
 
-        def interrupted(*arguments: object) -> object:
+        def stopped_at_two(*arguments: object) -> object:
             kept.append(made(*arguments))  # type: ignore[arg-type]
             if len(kept) == 2:
                 signal.raise_signal(signal.SIGINT)
             return kept[-1]
 
-        monkeypatch.setattr(sweep_table, "point_rows", interrupted)
+        monkeypatch.setattr(sweep_table, "point_rows", stopped_at_two)
         assert cli.main(["sweep", str(file), "--output", str(rows), "--json"]) == 130
         out, err = capfd.readouterr()
         assert [row["num_gpus"] for row in json.loads(out)["rows"]] == [16, 32]
@@ -341,9 +346,6 @@ class TestInterrupts:
     def test_what_keeps_nothing_says_so(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        def interrupted(*_: object, **__: object) -> None:
-            raise KeyboardInterrupt
-
         monkeypatch.setattr("planner.one_design.simulated_design.simulate_plan", interrupted)
         assert cli.main(["simulate", BLOOM, "--plan", PLAN]) == 130
         out, err = capsys.readouterr()
@@ -352,9 +354,6 @@ class TestInterrupts:
     def test_a_study_says_how_it_goes_on(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        def interrupted(*_: object, **__: object) -> None:
-            raise KeyboardInterrupt
-
         monkeypatch.setattr("planner.study.durable.run_study_of", interrupted)
         assert cli.main(["study", "run", BLOOM, "--store", str(tmp_path), "--no-tracking"]) == 130
         told = "interrupted; capplan study resume goes on with what was simulated, if the study had begun"
@@ -363,9 +362,6 @@ class TestInterrupts:
     def test_a_look_at_studies_promises_nothing_to_resume(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        def interrupted(*_: object, **__: object) -> None:
-            raise KeyboardInterrupt
-
         monkeypatch.setattr("studies.files.store.StudyStore.paths", interrupted)
         assert cli.main(["study", "list", "--store", str(tmp_path)]) == 130
         assert capsys.readouterr().err.strip() == "Error: interrupted; studies keep what they hold"
