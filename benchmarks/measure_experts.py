@@ -5,7 +5,7 @@
 
 The first command needs PyTorch. It times the experts of seven models on this machine's GPU, forward and backward, with tokens
 routed evenly over all experts. The second simulates the times in `benchmarks/data/experts.csv`, to which nothing was fitted,
-and puts the table into docs/model.md.
+and puts the table into docs/model/kernels.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from simulator.table import total
 
 Tensor = Any
 MEASURED_FILE = Path(__file__).parent / "data" / "experts.csv"
-PAGE = Path(__file__).parents[1] / "docs" / "model.md"
+PAGE = Path(__file__).parents[1] / "docs" / "model" / "kernels.md"
 MODELS = (
     "mixtral-8x7b",
     "mixtral-8x22b",
@@ -270,7 +270,7 @@ def experts_sheet(measured: Sequence[MeasuredExperts], accelerator: str) -> Shee
 @click.option(
     "--accelerator", default="h100-sxm5-80gb", help="The catalogue's name of what they were measured on."
 )
-@click.option("--write", is_flag=True, help="Put the table into docs/model.md.")
+@click.option("--write", is_flag=True, help="Put the table into docs/model/kernels.md.")
 def main(output: Path | None, measured: Path, accelerator: str, *, write: bool) -> None:
     """Measures experts, or compares their times with simulated ones."""
     if output is not None:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.rule_variants
 
-Prints the mean errors of such comparisons that docs/model.md and docs/validation.md quote: simulated over measured, less one.
+Prints the mean errors of such comparisons that docs/model/ and docs/validation.md quote: simulated over measured, less one.
 Nothing is fitted anew.
 """
 

@@ -3,7 +3,7 @@
     python -m benchmarks.unknown_accelerators --measured training_runs.csv --vtrain FOLDER
 
 The constants of training are fitted without its steps, linearized around the shipped ones. Its accelerators get a name that no
-table knows, so that kernels, links and clocks follow the transfer rules of docs/model.md.
+table knows, so that kernels, links and clocks follow the transfer rules of docs/model/kernels.md.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ compared ones.
 - *Software.* The run exchanges tokens with its own kernels on 20 of 132 multiprocessors, hides the exchange in both directions
   of DualPipe (sections 3.2.1, 3.2.2), and keeps activations in 8 bits (3.3.3). The simulator models at most a part of this.
 - *Schedule.* Its 16 stages of DualPipe are simulated as their equivalent, 8 stages of `dual_pipe_v` with twice the replicas
-  ([model.md](model.md#the-pipeline)). Five of six passes are in pairs; in the others the exchange is exposed. This was chosen
+  ([the pipeline](model/pipeline.md)). Five of six passes are in pairs; in the others the exchange is exposed. This was chosen
   with the error of this run in view: as DualPipeV on its 16 stages it comes out 16 % too slow. The equivalence needs no
   constant, and a test plays both (`tests/simulator/pipeline/test_dual_pipe.py`). With the assumed cut, the stage with both
   ends of the model is the slowest one.

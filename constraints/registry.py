@@ -174,7 +174,7 @@ PHYSICS = (
         sentence="the training must fit in the memory of the most loaded accelerator",
         formula="max over stages (weights + gradients + optimizer + activations + buffers) <= memory x (1 - memory_headroom)",
         unit="B",
-        source=f"docs/model.md, Memory: {SEQUENCE_PARALLEL}; {ZERO}",
+        source=f"docs/model/memory.md: {SEQUENCE_PARALLEL}; {ZERO}",
         way_out="more tensor_parallel or pipeline_parallel, a higher zero_stage, recompute, smaller micro-batches",
     ),
     Constraint(
@@ -183,7 +183,7 @@ PHYSICS = (
         sentence="saves in progress and offloaded data must fit in a node's main memory",
         formula="(saves at once) x (bytes of a node's shards and of its peers' copies) + offloaded bytes <= main memory",
         unit="B",
-        source="Gemini (Wang et al., SOSP 2023); docs/model.md, Checkpoint schemes and Offloading",
+        source="Gemini (Wang et al., SOSP 2023); docs/model/checkpoints.md, docs/model/memory.md (Offloading)",
         way_out="another checkpoint_scheme, fewer checkpointing.peer_copies, less offloading, or more nodes",
     ),
     Constraint(
@@ -192,7 +192,7 @@ PHYSICS = (
         sentence="the run must save work faster than failures lose it",
         formula="expected wall time < infinity",
         unit="s",
-        source="Daly, FGCS 22 (2006): above some failure rate, no work is kept; docs/model.md, The expected run",
+        source="Daly, FGCS 22 (2006): above some failure rate, no work is kept; docs/model/run.md (The expected run)",
         way_out="shorter or faster saves (checkpoint_scheme, storage), fewer nodes, reliability",
     ),
 )

@@ -81,8 +81,8 @@ plan = plan_purchase(load_fleet("examples/fleet.yaml"))
 **Costs.**
 
 - A *bought node* costs from its delivery to the end of the horizon, used or not: depreciation and interest, maintenance, its
-  share of network and building (with the formulas of [the model](model.md#cost), at a utilization of 1, since every hour is
-  counted), and the electricity of an idle node with its share of the network and of the cooling that always runs.
+  share of network and building (with the formulas of [the model](model/power-cost-carbon.md#cost), at a utilization of 1, since
+  every hour is counted), and the electricity of an idle node with its share of the network and of the cooling that always runs.
 - The *network* has the tiers of switches that all bought nodes of an offer need together, so each node costs more if one more
   node requires one more tier. Every number of tiers is a choice of the plan.
 - *Staff* (`ownership.staff_usd_per_year`) is paid once, from the first delivery of any node on, however many are bought.

@@ -66,9 +66,29 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("Files", ("docs/job-file.md", "docs/measured-rows.md", "docs/answer.md", "docs/schemas.md")),
     (
-        "How it works",
+        "The equations",
         (
             "docs/model.md",
+            "docs/model/layouts.md",
+            "docs/model/memory.md",
+            "docs/model/kernels.md",
+            "docs/model/network.md",
+            "docs/model/layers.md",
+            "docs/model/experts.md",
+            "docs/model/context-parallelism.md",
+            "docs/model/adapters.md",
+            "docs/model/pipeline.md",
+            "docs/model/replicas.md",
+            "docs/model/checkpoints.md",
+            "docs/model/run.md",
+            "docs/model/stragglers.md",
+            "docs/model/power-cost-carbon.md",
+            "docs/model/search.md",
+        ),
+    ),
+    (
+        "How it works",
+        (
             "docs/deep.md",
             "docs/cost-energy-carbon.md",
             "docs/validation.md",
@@ -84,7 +104,8 @@ STYLE = """\
 header { border-bottom: 1px solid var(--line); } header a { color: var(--ink); font-weight: 650; text-decoration: none; }
 header p, .frame { max-width: 82rem; margin: 0 auto; padding: 0.7rem 1rem; }
 .frame { display: grid; grid-template-columns: 15rem minmax(0, 1fr); gap: 2rem; align-items: start; }
-.frame main { grid-column: 2; grid-row: 1; max-width: 52rem; margin: 0; padding: 0 0 4rem; }
+.frame main { grid-column: 2; grid-row: 1; max-width: none; min-width: 0; margin: 0; padding: 0 0 4rem; }
+.frame main > * { max-width: 52rem; } .frame main > pre, .frame main > .wide { max-width: 66rem; }
 header p { display: flex; justify-content: space-between; } header .pages { display: none; }
 nav.site { grid-column: 1; grid-row: 1; position: sticky; top: 0;
   max-height: 100vh; overflow-y: auto; overscroll-behavior: contain; scrollbar-gutter: stable; padding: 0.6rem 0 1.5rem;

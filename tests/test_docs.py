@@ -21,11 +21,13 @@ from simulator.domain.job import Job
 from tests.test_pages import RUN_PAGES
 
 ROOT = Path(__file__).parents[1]
-README, MODEL = ROOT / "README.md", ROOT / "docs" / "model.md"
+README = ROOT / "README.md"
+MODEL = [ROOT / "docs" / "model.md", *sorted((ROOT / "docs" / "model").glob("*.md"))]
+"""The pages of the equations."""
 PAGES = sorted([README, *(ROOT / "docs").rglob("*.md")])
 ROOMS = ("simulator", "objectives", "constraints", "studies", "planner")
 MODEL_ROOMS = ("simulator", "constraints")
-"""Rooms that hold the model; every constant in them has its line in docs/model.md."""
+"""Rooms that hold the model; every constant in them has its line in a page of the equations."""
 NO_MODEL = {
     "simulator.checkpoints.schemes.NEVER_S": "infinity",
     "simulator.domain.hardware.LEAST_BYTES_PER_S": "what is taken for a mistake in a figure",
@@ -196,9 +198,9 @@ def value_at(path: str) -> object:
 
 
 def stated_constants() -> dict[str, str]:
-    """Values in docs/model.md, as text, by the path of the constant."""
+    """Values in the pages of the equations, as text, by the path of the constant."""
     stated = {}
-    for table in tables(MODEL):
+    for table in (found for page in MODEL for found in tables(page)):
         if head := HEADER.match(table[0]):
             for line in table[2:]:
                 row = ROW.match(line)
@@ -210,9 +212,9 @@ def stated_constants() -> dict[str, str]:
 
 
 def fitted_constants() -> dict[tuple[str, str, str], tuple[str, str]]:
-    """Value in docs/model.md and in the file, as text, by table, column and constant."""
+    """Value in the pages of the equations and in the file, as text, by table, column and constant."""
     pairs = {}
-    for table in tables(MODEL):
+    for table in (found for page in MODEL for found in tables(page)):
         head, *columns = cells(table[0])
         if head not in FITTED:
             continue

@@ -1,4 +1,4 @@
-"""Are the figures that docs/model.md quotes of steps, of what hides in them, and of late runs those of today?"""
+"""Are the figures that the pages of the equations quote of steps, of what hides in them, and of late runs those of today?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tests.simulator.builders import H100, changed, plan_of, rank_of, table_of, 
 from tests.support import H100_RENTED, job_with
 from tests.test_told_figures import words_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "model.md"
+MODEL = Path(__file__).parents[1] / "docs" / "model"
+EXPERTS, KERNELS, REPLICAS, RUN = (MODEL / f"{name}.md" for name in ("experts", "kernels", "replicas", "run"))
 A800, H800 = "a800-sxm4-80gb", "h800-sxm5-80gb"
 ON_8 = plan_of(data=8)
 
@@ -62,7 +63,7 @@ def of_habits(habits: Habits, model: str, plan: Plan, num_micro_batches: int) ->
 
 class TestAllReduces:
     def test_of_65b_and_7b(self) -> None:
-        words = words_of(PAGE)
+        words = words_of(REPLICAS)
         assert "a step of 65B on 1,024 A800 is 8 % longer for it, in groups of 8, too" in words
         assert "is 0.4 % longer, and in groups of a node 0.4 % shorter than with sums between groups" in words
         for model, tensor, data, told, near in (
@@ -79,7 +80,7 @@ class TestAllReduces:
 class TestSumsAndCopies:
     @pytest.mark.parametrize(("accelerator", "added", "copied"), [(A800, 1.3, 0.8), (H800, 2.8, 1.3)])
     def test_of_internevo(self, accelerator: str, added: float, copied: float) -> None:
-        words = words_of(PAGE)
+        words = words_of(REPLICAS)
         assert "A adds 1.3 % to a step and C of InternEvo 0.8 %, on H800 2.8 and 1.3 %" in words
         workload = of_habits(INTERN_EVO, "llama-2-7b", ON_8, 4)
         assert longer(workload, ON_8, accelerator, added_gradient_bytes=None) == pytest.approx(
@@ -91,7 +92,7 @@ class TestSumsAndCopies:
         assert 2.9 < longer(alone, ON_8, accelerator, bucket_copy_bytes=0.0) < 4.5
 
     def test_of_deepspeed(self) -> None:
-        words = words_of(PAGE)
+        words = words_of(REPLICAS)
         assert "takes 4.9 % more for its copies and 1.6 % for its all-reduces" in words
         plan = plan_of(data=64, zero=2)
         workload = changed(of_habits(DEEPSPEED, "llama-2-7b", plan, 1), gradient_bytes=2)
@@ -99,7 +100,7 @@ class TestSumsAndCopies:
         assert longer(workload, plan, A800, scatters_gradients_from=1) == pytest.approx(1.6, abs=0.05)
 
     def test_of_fsdp_on_the_streams_of_its_collectives(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        words = words_of(PAGE)
+        words = words_of(REPLICAS)
         assert "whose traffic is hidden, and 1.5 % without `weight_prefetch`; 0.04 and 0.2 % for 70B" in words
         for model, data, told in (("llama-3.1-8b", 8, (0.3, 1.5)), ("llama-3.1-70b", 64, (0.04, 0.2))):
             plan = plan_of(data=data, zero=3)
@@ -118,7 +119,7 @@ class TestSumsAndCopies:
 
 
 def test_maps_of_the_routing_in_a_step() -> None:
-    words = words_of(PAGE)
+    words = words_of(EXPERTS)
     assert "0.19 ms longer for them" in words
     assert "in a step, where ranks wait, 0.22" in words
     plain = changed(
@@ -140,8 +141,8 @@ def test_maps_of_the_routing_in_a_step() -> None:
 
 @pytest.mark.parametrize(("accelerator", "of_7b", "of_65b"), [(A800, 2.2, 5.0), (H800, 3.5, 7.0)])
 def test_norms_that_read_32_bits(accelerator: str, of_7b: float, of_65b: float) -> None:
-    assert "2.2 % of a step of 7B on A800 and 3.5 % on H800" in words_of(PAGE)
-    assert "and 5 and 7 % of 65B with t = 8" in words_of(PAGE)
+    assert "2.2 % of a step of 7B on A800 and 3.5 % on H800" in words_of(KERNELS)
+    assert "and 5 and 7 % of 65B with t = 8" in words_of(KERNELS)
     for model, plan, told, near in (
         ("llama-2-7b", ON_8, of_7b, 0.05),
         ("llama-65b", plan_of(tensor=8, data=16), of_65b, 0.5),
@@ -151,7 +152,7 @@ def test_norms_that_read_32_bits(accelerator: str, of_7b: float, of_65b: float) 
 
 
 def test_what_is_done_to_whole_gradients_once_per_step() -> None:
-    words = words_of(PAGE)
+    words = words_of(REPLICAS)
     assert "are 12, 12 and 24 ms" in words
     assert "the last two are 9 %, with 16 micro-batches 0.6 %" in words
     one, many = (training(global_batch_size=8 * number) for number in (1, 16))
@@ -166,7 +167,7 @@ def test_what_is_done_to_whole_gradients_once_per_step() -> None:
 
 
 def test_sums_of_gradients_that_tensor_parallel_ranks_have_whole() -> None:
-    words = words_of(PAGE)
+    words = words_of(REPLICAS)
     assert "23 ms a step for it without a pipeline and 1.6 ms on 16 stages, Mixtral 0.06 ms" in words
     for model, pipeline, told_ms in (
         ("deepseek-v3", 1, 23.0),
@@ -184,7 +185,7 @@ def test_risks_of_late_runs() -> None:
     days, risks, _ = (
         [float(number) for number in re.findall(r"[\d.]+", cells)]
         for cells in re.findall(
-            r"^\| (?:deadline, days|risk, %|late replays, %) \|(.*)$", PAGE.read_text("utf-8"), re.MULTILINE
+            r"^\| (?:deadline, days|risk, %|late replays, %) \|(.*)$", RUN.read_text("utf-8"), re.MULTILINE
         )
     )
     offer = {**H100_RENTED, "num_gpus": 64}

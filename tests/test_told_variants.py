@@ -18,7 +18,7 @@ EXPERTS = {
     "card-0024": "the same, e = 16, bf16, exchange hidden, attention computed again (card-0024)",
     "nemo-0087": "Mixtral 8x7B, 64 B200, fp8, an expert a rank (nemo-0087)",
 }
-"""Rows as docs/model.md names them."""
+"""Rows as the page of experts names them."""
 
 Cells = dict[str, list[float]]
 
@@ -43,7 +43,7 @@ def test_nemo_of_2022(variants: Cells) -> None:
 
 
 def test_gathers_in_16_bits(variants: Cells) -> None:
-    words = words_of(DOCS / "model.md")
+    words = words_of(DOCS / "model" / "kernels.md")
     found = [variants[f"fp8, tensor parallelism {ranks}, gathers in 16 bits"] for ranks in (2, 4, 8)]
     for mean, tail in ((0, "in the mean"), (3, "(`python -m benchmarks.rule_variants`)")):
         two, four, eight = (cells[mean] for cells in found)
@@ -53,10 +53,10 @@ def test_gathers_in_16_bits(variants: Cells) -> None:
 def test_sums_of_input_gradients(variants: Cells) -> None:
     shipped, _, _, without, _, _ = variants["Korthikanti et al., sums of input gradients beside nothing"]
     told = f"are off by {shipped:+.1f} % in the mean with it and by {without:+.1f} % without"
-    assert told in words_of(DOCS / "model.md")
+    assert told in words_of(DOCS / "model" / "layers.md")
 
 
 @pytest.mark.parametrize(("row_id", "told"), EXPERTS.items())
 def test_experts_in_one_kernel(variants: Cells, row_id: str, told: str) -> None:
     streams, _, _, one_kernel, _, _ = variants[f"{row_id}, experts in one kernel"]
-    assert f"| {told} | {one_kernel:+.1f} % | {streams:+.1f} % |" in words_of(DOCS / "model.md")
+    assert f"| {told} | {one_kernel:+.1f} % | {streams:+.1f} % |" in words_of(DOCS / "model" / "experts.md")

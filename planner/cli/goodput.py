@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def goodput(*, run: RunNumbers, asked: AskedJob, as_json: bool, quiet: bool) -> None:
     """Compute the goodput of a run that saves every --interval-s and fails every --mtbf-s.
 
-    The run is simulated event by event and compared with its closed form. Conventions (docs/model.md): failures are
+    The run is simulated event by event and compared with its closed form. Conventions (docs/model/run.md): failures are
     exponential in up-time, nothing fails during a restart, and work since the last committed save is lost.
 
     With --job and --plan, values that are not given come from the job's run, and all checkpoint schemes that the plan

@@ -15,7 +15,7 @@ NOTEWORTHY_FRACTION = 0.001
 _NOT_INTERLEAVED = {"virtual_pipeline": 1, "interleaved_group_size": None}
 _CAUSES = {
     "shard_comm_s": "shard traffic: under ZeRO stage 2 gradients are reduced after every group of micro-batches of a "
-    "chunk, not once per step (docs/model.md, Replicas)",
+    "chunk, not once per step (docs/model/replicas.md)",
     "pipeline_send_s": "pipeline transfers",
     "gradient_sync_s": "exposed gradient and weight synchronisation",
     "pipeline_bubble_s": "waiting for other stages, through which every micro-batch passes several times",

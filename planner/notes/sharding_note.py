@@ -7,7 +7,7 @@ from simulator.domain.plan import Plan
 FEW_FRAMEWORKS = (
     "Few frameworks support ZeRO stage 2 in a pipeline: Llama 3 405B was trained this way (arXiv 2407.21783, section 3.3.2), "
     "but DeepSpeed refuses it, Megatron Core's distributed optimizer is stage 1, and PyTorch's pipelines reduce gradients "
-    "once per step, which is also stage 1 (docs/model.md, Replicas). Try zero_stage 1, or exclude stage 2 with "
+    "once per step, which is also stage 1 (docs/model/replicas.md). Try zero_stage 1, or exclude stage 2 with "
     "search.zero_stages [1, 3]."
 )
 

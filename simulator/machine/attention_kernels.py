@@ -40,7 +40,7 @@ FIRST_FLASH_BACKWARD_FRACTION = 0.75
 section 1). Neither of its passes divides a sequence."""
 BACKWARD_FRACTION_OF_64 = 0.92
 """Backward speed over forward speed of fused attention with queries and keys of 64: mean of Ampere, Hopper and Blackwell, like
-the next ones (docs/model.md names the sources)."""
+the next ones (docs/model/kernels.md names the sources)."""
 BACKWARD_FRACTION_OF_128 = 0.86
 """Backward speed over forward speed of fused attention with heads of 128, for which the constants of all kernels hold."""
 BACKWARD_FRACTION_OF_192 = 0.73

@@ -45,7 +45,7 @@ _LEAST_FLEET_RISK = 1.0 / _NUM_FLEETS
 """Limit of knowledge with drawn fleets: nothing is known of runs later than with the slowest one."""
 
 LEAST_RISK = 1e-4
-"""Risks below one in ten thousand are reported as this: replays were compared up to here (docs/model.md), not beyond."""
+"""Risks below one in ten thousand are reported as this: replays were compared up to here (docs/model/run.md), not beyond."""
 
 
 def wall_time_quantile_s(

@@ -98,7 +98,7 @@ def test_an_exchange_takes_what_leaves_a_rank(size: int) -> None:
 
 
 class TestRamp:
-    """Collectives that keep a cable busy for x seconds take 2 sqrt(ramp x) longer (docs/model.md, collectives)."""
+    """Collectives that keep a cable busy for x seconds take 2 sqrt(ramp x) longer (docs/model/network.md)."""
 
     RAMP_S = 3e-6
 

@@ -94,7 +94,7 @@ def test_more_of_any_rate_never_makes_a_step_longer(
     name: str, workload: Workload, plan: Plan, has_fast_links: bool, is_overlapped: bool, factor: float
 ) -> None:
     if name == "link_domain_size" and plan.zero_stage < 3:
-        # More of what is exchanged once per step is then on the scale-up links beside passes (`docs/model.md`, Network).
+        # More of what is exchanged once per step is then on the scale-up links beside passes (docs/model/network.md).
         is_overlapped = False
     chosen = workload.model_copy(update={"overlaps_gradient_sync": is_overlapped})
     offer = with_rate_of_chip(rented(), "scale_up_bytes_per_s", 2.0) if has_fast_links else rented()

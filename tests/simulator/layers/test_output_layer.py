@@ -46,7 +46,7 @@ def test_a_vocabulary_that_fills_no_tiles_slows_the_product_and_not_the_loss() -
 @pytest.mark.parametrize(
     ("options", "forward_bytes", "backward_bytes"),
     [
-        # Fused: four passes over logits of 32 bits each way. Separate kernels: docs/model.md, the loss.
+        # Fused: four passes over logits of 32 bits each way. Separate kernels: docs/model/kernels.md, the loss.
         ({}, 16, 16),
         ({"kernel_launch": "eager-2022"}, 42, 14),
         ({"kernel_launch": "blocking-2022"}, 42, 14),

@@ -484,7 +484,7 @@ def test_splitting_further_and_keeping_less_never_need_more(
         return float(memory_of(workload, plan).peak_bytes[0])
 
     assert peak(doubled="tensor") < peak()
-    # From no pipeline to one ZeRO-2 begins to keep gradients whole between micro-batches (docs/model.md, "Memory").
+    # From no pipeline to one ZeRO-2 begins to keep gradients whole between micro-batches (docs/model/memory.md).
     if zero != 2 or degrees["pipeline"] > 1:
         assert peak(doubled="pipeline") < peak()
     assert peak(doubled="context") < peak()

@@ -170,8 +170,8 @@ def test_every_bucket_of_the_ledger_has_a_power() -> None:
 def test_an_hour_more_of_a_bucket_is_an_hour_at_the_power_of_its_phase(
     phase: str, buckets: list[str]
 ) -> None:
-    # docs/model.md, "Phases": while training waits for storage or nodes it stands still; a missing replica and stragglers
-    # keep the others spinning; the tax of saves is that of communication.
+    # docs/model/power-cost-carbon.md, "Phases": while training waits for storage or nodes it stands still; a missing
+    # replica and stragglers keep the others spinning; the tax of saves is that of communication.
     power = getattr(phase_power(JOB, PLANS, offers_of(JOB, PLANS)), phase)
     # The saves of the longer work move bytes, too, which is not a phase.
     checkpoints = replace(OUTCOMES.checkpoints, save_energy_j=np.zeros(len(PLANS)))

@@ -62,7 +62,7 @@ def error_of_goodput(mtbf_s: float, **changes: object) -> Floats:
     ("minutes", "within"), [(1.0, 0.13), (10.0, 0.1), (30.0, 0.07), (60.0, 0.07), (180.0, 0.02)]
 )
 def test_long_runs_have_the_goodput_of_the_event_loop(minutes: float, within: float) -> None:
-    # docs/model.md, "The way back"
+    # docs/model/run.md, "The way back"
     spares, queue_s = np.meshgrid([0, 2, 10, 40, 160], [2 * HOUR, DAY])
     errors = error_of_goodput(
         mtbf_s=60.0 * minutes,

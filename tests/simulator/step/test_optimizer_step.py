@@ -10,7 +10,7 @@ from simulator.domain.workload import Workload
 from tests.simulator.builders import changed, gpt, plan_of, rank_of, step_of, training
 
 KERNELS = 50
-"""Launches of an update, docs/model.md."""
+"""Launches of an update, docs/model/replicas.md."""
 BYTES = 4 + 8 + 28 + 6
 """Norm, clipping, Adam and the copy of the master: `tests/simulator/layout/test_update_bytes.py`."""
 WHOLE, WITH_REPLICAS = 4 + 4, 8
