@@ -12,10 +12,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.deep_plans import PAGE
 from benchmarks.sheets import markdown_row
 from docs.markdown import replaced
 from simulator.deep.collectives.chosen_collectives import CANDIDATES, ChosenCollectives
@@ -38,6 +38,7 @@ from simulator.deep.playing.play import play
 from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 from simulator.table import Floats, Integers
 
+PAGE = Path(__file__).parents[1] / "docs" / "deep.md"
 SEED, NUM_CASES = 1, 1_500
 SIZES = (16, 24)
 """Numbers of accelerators in a network."""

@@ -1,6 +1,6 @@
 """How far are collectives simulated as flows from measured ones, by size and by group? With the constants of the fast depth.
 
-    python -m benchmarks.deep_collectives --measured DIR            prints the table of docs/deep.md
+    python -m benchmarks.deep_collectives --measured DIR            prints the table of docs/deep/comparisons.md
     python -m benchmarks.deep_collectives --measured DIR --page     writes it into that page
 
 DIR is as in `benchmarks.collectives`. Inside a node, accelerators are connected to one switch. A cable has the bandwidth that
@@ -30,7 +30,7 @@ from simulator.domain.links import LinkConstants
 from simulator.machine.network import scale_up_rate
 from simulator.table import Floats
 
-PAGE = Path(__file__).parents[1] / "docs" / "deep.md"
+PAGE = Path(__file__).parents[1] / "docs" / "deep" / "comparisons.md"
 MARK = "deep-collectives"
 
 
@@ -82,7 +82,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--measured", type=Path, required=True, help="folder with collectives/ and vtrain/")
-    parser.add_argument("--page", action="store_true", help="write the table into docs/deep.md")
+    parser.add_argument("--page", action="store_true", help="write the table into docs/deep/comparisons.md")
     given = parser.parse_args()
     lines, means = errors_of(given.measured)
     head = [f"| measured | group | {' | '.join(NAMES)} |", "|---" * (2 + len(NAMES)) + "|"]

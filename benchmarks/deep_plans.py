@@ -1,6 +1,6 @@
 """How far are the two depths apart on plans, and how long does the deep one take?
 
-    python -m benchmarks.deep_plans            prints the tables of docs/deep.md
+    python -m benchmarks.deep_plans            prints the tables of docs/deep/plans.md
     python -m benchmarks.deep_plans --page     writes the first of them into that page
 
 The grid is that of `tests.simulator.deep.plan_cases`, whose tests compare the page with it. The second table has a step of
@@ -21,7 +21,7 @@ from simulator.deep.plans.plan_step import PlanStep, plan_step
 from tests.simulator.builders import job_of, plan_of, training
 from tests.simulator.deep.plan_cases import APART, FEW, LARGE, Case
 
-PAGE = Path(__file__).parents[1] / "docs" / "deep.md"
+PAGE = Path(__file__).parents[1] / "docs" / "deep" / "plans.md"
 GRID = LARGE | APART | FEW
 HEADER = ("plan", "accelerators", "fast, s", "deep, s", "difference", "shared links, s")
 NUM_RUNS = 3
@@ -98,7 +98,9 @@ def sizes() -> None:
 def main() -> None:
     """Prints both tables, or writes the first."""
     parser = argparse.ArgumentParser(description="Compare the depths on plans.")
-    parser.add_argument("--page", action="store_true", help="write the grid into docs/deep.md; print nothing")
+    parser.add_argument(
+        "--page", action="store_true", help="write the grid into docs/deep/plans.md; print nothing"
+    )
     if parser.parse_args().page:
         PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), "depths", grid()), encoding="utf-8")
         return

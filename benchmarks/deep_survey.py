@@ -1,6 +1,6 @@
 """How far are the two depths apart on random plans?
 
-    python -m benchmarks.deep_survey            prints the tables of docs/deep.md
+    python -m benchmarks.deep_survey            prints the tables of docs/deep/plans.md
     python -m benchmarks.deep_survey --page     writes them into that page
 
 Layouts of real models are drawn at random, and with a draw of their own those of interleaved stages. Those that can run and fit
@@ -192,7 +192,7 @@ def main() -> None:
     """Prints both tables, or writes them."""
     parser = argparse.ArgumentParser(description="Compare the depths on random plans.")
     parser.add_argument(
-        "--page", action="store_true", help="write the tables into docs/deep.md; print nothing"
+        "--page", action="store_true", help="write the tables into docs/deep/plans.md; print nothing"
     )
     is_page = parser.parse_args().page
     plans = drawn(layouts(), NUM_PLANS) + drawn(interleaved_layouts(), NUM_INTERLEAVED)

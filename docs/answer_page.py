@@ -103,7 +103,7 @@ price of electricity for rented hardware). Interactions of two inputs are not sh
 
 `--depth deep` plays one step operator by operator and message by message on the network of the offer, and explains it: its
 parts beside those of the fast depth and why they differ, who waits for whom, and which links cause the longest waits ([what
-is assumed](deep.md#a-plan-at-the-deep-depth), [how to](how-to/explain-a-step.md)). `--json` prints one [DeepStep](#deepstep),
+is assumed](deep/plans.md), [how to](how-to/explain-a-step.md)). `--json` prints one [DeepStep](#deepstep),
 which `planner.deep.answer.simulate_deep` returns as a value.
 
 - `--speed RANK=FACTOR` makes an accelerator slower or faster than the others. `--slow-link KIND:N=SHARE` leaves a link only a

@@ -90,6 +90,8 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "How it works",
         (
             "docs/deep.md",
+            "docs/deep/plans.md",
+            "docs/deep/comparisons.md",
             "docs/cost-energy-carbon.md",
             "docs/validation.md",
             "docs/whole-runs.md",

@@ -105,7 +105,11 @@ def test_names_that_do_not_exist_are_found() -> None:
 
 
 def test_what_triosims_paper_says_is_shown_by_tests_that_exist() -> None:
-    section = (ROOT / "docs" / "deep.md").read_text(encoding="utf-8").partition("its code does not\n")[2]
+    section = (
+        (ROOT / "docs" / "deep" / "comparisons.md")
+        .read_text(encoding="utf-8")
+        .partition("its code does not\n")[2]
+    )
     table = [
         line.split(" | ") for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")
     ]

@@ -4,9 +4,9 @@
     play(step.graph, step.topology, step.paths).makespan_s
 
 The rules are those of the code of Li et al. (ISCA 2025) as published in April 2025, which differ from those of the paper and
-from what accelerators do; `docs/deep.md` lists the differences. S is the size of the all-reduced buffer and B the bandwidth
-that the user gives. The n accelerators are on a ring whose links have 2 B (n - 1) / n, so that an all-reduce takes S / B for
-every n:
+from what accelerators do; `docs/deep/comparisons.md` lists the differences. S is the size of the all-reduced buffer and B the
+bandwidth that the user gives. The n accelerators are on a ring whose links have 2 B (n - 1) / n, so that an all-reduce takes
+S / B for every n:
 
     data parallel       the step, then S / B for all parameters
     distributed         one all-reduce for each backward operator that reads a parameter, from when it begins; nothing

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.deep_choice import MARK, drawn
-from benchmarks.deep_plans import PAGE
+from benchmarks.deep_choice import MARK, PAGE, drawn
 from simulator.deep.collectives.chosen_collectives import CANDIDATES, ChosenCollectives
 from simulator.deep.collectives.collective_forms import Algorithm, Operation
 from simulator.deep.collectives.schedules import Collectives

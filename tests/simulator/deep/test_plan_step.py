@@ -35,13 +35,13 @@ from tests.simulator.checkpoint_jobs import with_node
 from tests.simulator.deep.plan_cases import FEW, LARGE, MIXTURE, SMALL, TWO_NODES, Case
 
 LARGE_DIFFERENCE = 0.01
-"""Largest difference of the depths on steps of seconds in which computing takes most; docs/deep.md says so."""
+"""Largest difference of the depths on steps of seconds in which computing takes most; docs/deep/plans.md says so."""
 SLOW_FOLDED = 0.033
-"""How far a folded step may be from every message where something is slow, as docs/deep.md says: a slow member holds up its
-block at once when folded, else neighbour by neighbour."""
+"""How far a folded step may be from every message where something is slow, as docs/deep/plans.md says: a slow member holds up
+its block at once when folded, else neighbour by neighbour."""
 SHARED_FOLDED = 0.011
-"""The same where collectives meet on links, as docs/deep.md says: an equal claim of each, or of each message."""
-PAGE = Path(__file__).parents[3] / "docs" / "deep.md"
+"""The same where collectives meet on links, as docs/deep/plans.md says: an equal claim of each, or of each message."""
+PAGE = Path(__file__).parents[3] / "docs" / "deep" / "plans.md"
 _LATENTS = LatentAttention(
     query_rank=0, key_value_rank=512, rope_head_dim=64, nope_head_dim=128, value_head_dim=128
 )

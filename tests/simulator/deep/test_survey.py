@@ -1,4 +1,4 @@
-"""Are the plans that are furthest apart played as docs/deep.md has them, and do its words say what its tables do?"""
+"""Are the plans that are furthest apart played as docs/deep/plans.md has them, and do its words say what its tables do?"""
 
 from __future__ import annotations
 
