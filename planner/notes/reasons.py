@@ -18,6 +18,7 @@ from planner.notes.cut_note import cut_notes
 from planner.notes.interleaving_note import interleaving_notes
 from planner.notes.memory_note import full_front_notes
 from planner.notes.placement_note import placement_notes
+from planner.notes.precision_note import precision_notes
 from planner.notes.price_notes import price_notes
 from planner.notes.purchase_note import purchase_notes
 from planner.notes.sharding_note import sharding_notes
@@ -325,7 +326,7 @@ def cautions(
     if best:
         plan = best.plan
         notes += [*purchase_notes(job, best), *cut_notes(job, plan), *interleaving_notes(job, plan)]
-        notes += [*sharding_notes(plan), *placement_notes(job, plan)]
+        notes += [*sharding_notes(job, plan), *placement_notes(job, plan), *precision_notes(job, plan)]
     notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
     sites = [*map(job.site_of, job.offers), *job.what_if.sites]

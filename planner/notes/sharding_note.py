@@ -1,18 +1,33 @@
-"""Can the reader's framework shard as the plan does? Few frameworks shard gradients in a pipeline."""
+"""Can the reader's framework shard as the plan does, and what would a plan cost that more of them run?"""
 
 from __future__ import annotations
 
-from simulator.domain.plan import Plan
+from constraints.evaluation import evaluate
+from planner.text import human
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
 
 FEW_FRAMEWORKS = (
     "Few frameworks support ZeRO stage 2 in a pipeline: Llama 3 405B was trained this way (arXiv 2407.21783, section 3.3.2), "
     "but DeepSpeed refuses it, Megatron Core's distributed optimizer is stage 1, and PyTorch's pipelines reduce gradients "
-    "once per step, which is also stage 1 (docs/model/replicas.md). Try zero_stage 1, or exclude stage 2 with "
-    "search.zero_stages [1, 3]."
+    "once per step, which is also stage 1 (docs/model/replicas.md)."
 )
 
 
-def sharding_notes(plan: Plan) -> list[str]:
-    """Returns a note if the plan shards gradients in a pipeline."""
+def sharding_notes(job: Job, plan: Plan) -> list[str]:
+    """Returns a note if the plan shards gradients in a pipeline, with what the same layout does at stage 1."""
     has_replicas = plan.data_parallel * plan.context_parallel > 1
-    return [FEW_FRAMEWORKS] if plan.zero_stage == 2 and plan.pipeline_parallel > 1 and has_replicas else []
+    if plan.zero_stage != 2 or plan.pipeline_parallel == 1 or not has_replicas:
+        return []
+    return [f"{FEW_FRAMEWORKS} {_at_stage_1(job, plan)}; search.zero_stages=[1, 3] excludes stage 2."]
+
+
+def _at_stage_1(job: Job, plan: Plan) -> str:
+    """What becomes of the layout where gradients stay whole."""
+    both = evaluate(job, PlanTable.from_plans([plan, plan.model_copy(update={"zero_stage": 1})]))
+    summary, times_s = both.outcomes.summary, both.scores.time_to_train_s
+    needed, capacity = (float(each[1]) for each in (summary.peak_memory_bytes, summary.memory_capacity_bytes))
+    if needed > capacity:
+        return f"With stage 1 this layout does not fit ({human.memory(needed)} of {human.memory(capacity)})"
+    change = human.change(float(times_s[1] / times_s[0]) - 1.0)
+    return f"With stage 1 this layout trains in {human.duration(float(times_s[1]))} ({change})"

@@ -196,7 +196,7 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
     notes = [*purchase_notes(job, design), *cut_notes(job, plan), *interleaving_notes(job, plan)]
-    notes += [*sharding_notes(plan), *placement_notes(job, plan)]
+    notes += [*sharding_notes(job, plan), *placement_notes(job, plan)]
     notes += server_notes(evaluation.outcomes.checkpoints, 0)
     notes += [*interval_notes(plan, design.checkpoint_interval_s, evaluation), *full_plan_notes(design)]
     if not _can_be_replayed(evaluation):

@@ -1,4 +1,4 @@
-"""Does a note say if a plan uses sharding that few frameworks support?"""
+"""Does a note say if a plan uses sharding that few frameworks support, and what the layout does without it?"""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ import pytest
 from planner import recommend
 from planner.notes.sharding_note import FEW_FRAMEWORKS
 from planner.one_design.simulated_design import simulate_plan
+from planner.text import human
+from simulator.domain.job import Job
 from simulator.domain.plan import Plan
 from tests.simulator.builders import job_of, plan_of, training
 
 JOB = job_of(training("llama-3.1-8b", global_batch_size=64))
+LARGE = job_of(training("llama-3.1-70b", global_batch_size=64))
+
+
+def remarks(job: Job, plan: Plan) -> list[str]:
+    warnings = simulate_plan(job, plan, with_sensitivities=False).warnings
+    return [warning for warning in warnings if warning.startswith(FEW_FRAMEWORKS)]
 
 
 # DeepSpeed, `PipelineEngine.__init__`: "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"; Megatron Core has
@@ -26,8 +34,22 @@ JOB = job_of(training("llama-3.1-8b", global_batch_size=64))
     ],
 )
 def test_gradients_that_are_sharded_in_a_pipeline_are_remarked(plan: Plan, is_told: bool) -> None:
-    warnings = simulate_plan(JOB, plan, with_sensitivities=False).warnings
-    assert (FEW_FRAMEWORKS in warnings) == is_told
+    assert bool(remarks(JOB, plan)) == is_told
+
+
+def test_the_remark_has_the_time_of_stage_1_or_why_it_cannot_be() -> None:
+    (fits,) = remarks(JOB, plan_of(pipeline=2, data=8, zero=2))
+    whole = simulate_plan(JOB, plan_of(pipeline=2, data=8, zero=1), with_sensitivities=False).design
+    assert whole is not None
+    assert f"With stage 1 this layout trains in {human.days(whole.time_to_train_days)} (" in fits
+    (too_large,) = remarks(LARGE, plan_of(tensor=4, pipeline=2, virtual=10, data=16, zero=2))
+    whole = simulate_plan(
+        LARGE, plan_of(tensor=4, pipeline=2, virtual=10, data=16, zero=1), with_sensitivities=False
+    ).design
+    assert whole is not None
+    needed, capacity = whole.peak_memory_bytes, whole.memory_capacity_bytes
+    assert needed > capacity
+    assert f"does not fit ({human.memory(needed)} of {human.memory(capacity)})" in too_large
 
 
 @pytest.mark.parametrize("zero_stages", [(2,), (1, 3)])
@@ -43,4 +65,5 @@ def test_a_recommended_design_has_the_remark_and_its_way_out_ends_it(zero_stages
     )
     assert answer.best is not None
     assert answer.best.plan.pipeline_parallel == 2
-    assert (FEW_FRAMEWORKS in answer.warnings) == (zero_stages == (2,))
+    told = [warning for warning in answer.warnings if warning.startswith(FEW_FRAMEWORKS)]
+    assert bool(told) == (zero_stages == (2,))

@@ -1,0 +1,33 @@
+"""Would products in 8 bits be faster? What the recommended layout would gain where a job searches 16 bits alone."""
+
+from __future__ import annotations
+
+from constraints.evaluation import evaluate
+from planner.text import human
+from simulator.domain.hardware import CAST_FORMATS, Precision
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
+
+NOTEWORTHY_FRACTION = 0.02
+"""Smaller gains, as a share of the time to train, are not told: they are within the error of nearly every step."""
+
+
+def precision_notes(job: Job, plan: Plan) -> list[str]:
+    """Returns a note if the accelerators of a plan have fp8, the job does not search it, and the same layout gains by it."""
+    searched = job.workload.precisions
+    if any(precision in CAST_FORMATS for precision in searched):
+        return []
+    if not job.offers[plan.offer].accelerator.fp8_flop_per_s:
+        return []
+    both = evaluate(job, PlanTable.from_plans([plan, plan.model_copy(update={"precision": Precision.FP8})]))
+    times_s, costs_usd = both.scores.time_to_train_s, both.scores.cost_usd
+    gain = 1.0 - float(times_s[1] / times_s[0])
+    if not both.is_feasible[1] or gain < NOTEWORTHY_FRACTION:
+        return []
+    wider = ", ".join(precision.value for precision in (*searched, Precision.FP8))
+    note = (
+        f"Designs in fp8 were not searched. The recommended layout would train in {human.duration(float(times_s[1]))} with it "
+        f"({human.change(-gain)}), for {human.dollars(float(costs_usd[1]))}, if the model converges as in "
+        f"{plan.precision.value}: workload.precisions=[{wider}] searches both."
+    )
+    return [note]
