@@ -27,6 +27,8 @@ from docs.answer_page import (
     models_in,
     simulate_reference,
 )
+from docs.by_hand import PAGE as BY_HAND_PAGE
+from docs.by_hand import by_hand_page
 from docs.calibration_page import PAGE as CALIBRATION_PAGE
 from docs.calibration_page import filled_calibration
 from docs.cluster_size import PAGE as STUDY_PAGE
@@ -282,6 +284,7 @@ def main() -> int:
         NETWORK_PAGE: network_reference(),
         PERFSIM_PAGE: perfsim_page(),
         README: filled_readme(),
+        BY_HAND_PAGE: by_hand_page(),
         CALIBRATION_PAGE: filled_calibration(),
         GETTING_STARTED: filled_getting_started(),
         STUDY_PAGE: filled_page(all_rows()),

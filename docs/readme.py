@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import cache
 from pathlib import Path
 
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.console import Console
 from docs.markdown import replaced
 from planner import load_job, recommend
 from planner.job.typed_command import TypedCommand
+from planner.recommended.recommendation import Recommendation
 from planner.views.render import show
 from simulator.accuracy.published_runs import step_time_error
 
@@ -41,8 +43,14 @@ def filled_readme() -> str:
     return replaced(text, "accuracy", _accuracy_table())
 
 
+@cache
+def answer_of(*overrides: str) -> Recommendation:
+    """Returns the answer to the README's job."""
+    return recommend(load_job(JOB, overrides), tracking=False)
+
+
 def _text(*overrides: str) -> str:
-    answer = recommend(load_job(JOB, overrides), tracking=False)
+    answer = answer_of(*overrides)
     command = TypedCommand(job="examples/llama-3.1-70b.yaml", overrides=overrides)
     console = Console(file=io.StringIO(), width=100, markup=False, highlight=False, emoji=False)
     with console.capture() as capture:

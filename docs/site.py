@@ -26,7 +26,16 @@ from planner.text.page_frame import page
 ROOT = Path(__file__).parents[1]
 HOME = Path("README.md")
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Start", ("README.md", "docs/getting-started.md", "docs/concepts.md", "docs/limits.md")),
+    (
+        "Start",
+        (
+            "README.md",
+            "docs/getting-started.md",
+            "docs/concepts.md",
+            "docs/by-hand.md",
+            "docs/limits.md",
+        ),
+    ),
     (
         "How to",
         (

@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from constraints.answers import has_other_intervals
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import cross_run_knobs
 from constraints.space import Space
 from simulator.domain.job import Job
-from simulator.domain.plan import CheckpointScheme
 from simulator.domain.search_options import Algorithm
 from studies.algorithm import SearchAlgorithm
 from studies.designs.archive import Archive
@@ -30,6 +28,7 @@ from studies.searchers.optuna_search import OptunaSearch, SamplerName
 from studies.searchers.random_search import RandomSearch
 from studies.searchers.refine import Refinement
 from studies.searchers.screening import Screening
+from studies.searchers.settling import Settling
 from studies.searchers.starts import first_rows
 from studies.searchers.stopping import Budget
 from studies.searchers.tuning import DEFAULT, Tuning
@@ -257,14 +256,19 @@ def _refine(searcher: Searcher, algorithm: Algorithm, seed: int) -> bool:
     searcher.remember(front)
     if algorithm is Algorithm.EXHAUSTIVE:
         searcher.remember(_listed_beside(searcher.job, refinement.designs))
-    most = searcher.archive.num_evaluated + refinement.num_designs
-    return searcher.run(refinement, Budget(num_evaluations=most, max_seconds=search.max_seconds))
+    return _improved(searcher, refinement) and _improved(searcher, Settling(searcher.archive.front or front))
+
+
+def _improved(searcher: Searcher, algorithm: Refinement | Settling) -> bool:
+    """Tries what may improve a front; returns whether it ran to the end."""
+    most = searcher.archive.num_evaluated + algorithm.num_designs
+    return searcher.run(algorithm, Budget(num_evaluations=most, max_seconds=searcher.job.search.max_seconds))
 
 
 def _listed_beside(job: Job, designs: Evaluation) -> Evaluation:
     """Evaluations of the listed designs that differ from the given ones only in how they are run.
 
-    Refinement may return to them. An exhaustive search has evaluated them, but has not remembered their results.
+    Refinement and settling may return to them. An exhaustive search has evaluated them, but has not remembered their results.
     """
     caps = np.array(job.power_caps)
     rows = np.repeat(np.arange(len(designs)), len(caps))
@@ -273,6 +277,4 @@ def _listed_beside(job: Job, designs: Evaluation) -> Evaluation:
         power_cap_fraction=np.tile(caps, len(designs)),
         checkpoint_interval_s=np.full(len(rows), np.nan),
     )
-    listed = cross_run_knobs(job, layouts)
-    is_reached = (listed.checkpoint_scheme == CheckpointScheme.NONE.code) | (not has_other_intervals(job))
-    return evaluate(job, listed.take(is_reached))
+    return evaluate(job, cross_run_knobs(job, layouts))

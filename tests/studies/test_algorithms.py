@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -27,6 +28,7 @@ from studies.searchers.neighbours import Neighbours
 from studies.searchers.random_search import RandomSearch
 from studies.searchers.refine import Refinement
 from studies.searchers.screening import Screening
+from studies.searchers.settling import Settling
 from studies.searchers.starts import CORNERS, first_designs, first_rows
 from studies.searchers.tuning import DEFAULT
 from studies.study import restarted
@@ -185,6 +187,28 @@ class TestRefinement(AlgorithmContract):
         assert front is not None
         search = space.job.search.model_copy(update={"num_refinements": 9})
         return Refinement(space.job.model_copy(update={"search": search}), front, seed)
+
+
+class TestSettling(AlgorithmContract):
+    def begin(self, space: Space, seed: int) -> SearchAlgorithm:
+        del seed  # nothing is random
+        front = some_front(space).front
+        assert front is not None
+        return Settling(evaluate(space.job, at_every(600.0, front.plans)))
+
+
+def at_every(interval_s: float, plans: PlanTable) -> PlanTable:
+    """Designs with an interval of their own."""
+    return replace(plans, checkpoint_interval_s=np.full(len(plans), interval_s))
+
+
+def test_designs_with_an_interval_of_their_own_are_settled_once_and_no_others(usual_space: Space) -> None:
+    plans = usual_space.designs().take(slice(0, 40, 10))
+    both = PlanTable.concatenate([plans.take(slice(0, 2)), at_every(600.0, plans.take(slice(2, 4)))])
+    settling = Settling(evaluate(usual_space.job, both))
+    assert settling.num_designs == 2
+    assert are_same(settling.suggest(), plans.take(slice(2, 4))).all()
+    assert len(settling.suggest()) == 0
 
 
 def screening(space: Space, seed: int) -> Screening:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from constraints.evaluation import Evaluation
+from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
 from objectives.pareto import hypervolume
 from simulator.domain.job import Job
@@ -28,6 +29,7 @@ from studies.search import Searcher
 from studies.searchers.evolution import Evolution
 from studies.searchers.random_search import RandomSearch
 from studies.searchers.refine import Refinement
+from studies.searchers.settling import Settling
 from studies.searchers.stopping import Budget, StopRules, gained_fraction
 from studies.study import StudyResult, run_study, searched_front
 from tests.studies.study_jobs import small_job, study, study_by_batch
@@ -79,6 +81,21 @@ def test_what_costs_nothing_does_not_hide_what_the_rest_of_a_front_gains() -> No
     assert hypervolume(now, np.array([2.2, 2.2])) == pytest.approx(2 * 1.2 * 0.2 - 0.04)
 
 
+def test_no_design_of_a_refined_front_would_be_better_at_the_best_expected_interval() -> None:
+    job = small_job(algorithm="random", max_evaluations=100, population_size=10, num_refinements=12)
+    result, batches = study_by_batch(job, Simulation(job))
+    settled = [found for stage, found in batches if stage == Settling.stage]
+    assert sum(map(len, settled)) > 0
+    front = result.archive.front
+    assert front is not None
+    rows = np.flatnonzero(np.isfinite(front.plans.checkpoint_interval_s))
+    plans = front.plans.take(rows)
+    best = evaluate(job, replace(plans, checkpoint_interval_s=np.full(len(rows), np.nan)))
+    own, at_best = front.take(rows).objectives(job), best.objectives(job)
+    is_beaten = (at_best <= own).all(axis=1) & (at_best < own).any(axis=1) & best.is_feasible
+    assert not is_beaten.any()
+
+
 def test_evaluations_are_not_exceeded_by_one() -> None:
     job = small_job(algorithm="nsga2", max_evaluations=137, population_size=50)
     assert study(job)[0].archive.num_evaluated == 137
@@ -99,8 +116,10 @@ def test_progress_counts_the_designs_of_a_study_towards_the_end_of_each_stage() 
     searched = [(each.num_done, each.num_total) for each in reports if each.stage == RandomSearch.stage]
     assert searched == [(10, 20), (20, 20)]
     assert front is not None
-    assert reports[-1].num_total == 20 + 2 * len(front)  # two changes of each of its designs
-    assert reports[-1].num_done == archive.num_evaluated > 20
+    refined = [each for each in reports if each.stage == Refinement.stage]
+    assert refined[-1].num_total == 20 + 2 * len(front)  # two changes of each of its designs
+    assert refined[-1].num_done > 20
+    assert reports[-1].num_done == reports[-1].num_total == archive.num_evaluated
 
 
 def test_seconds_end_a_search_but_not_an_exhaustive_one() -> None:

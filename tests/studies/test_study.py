@@ -129,7 +129,8 @@ def test_refinement_only_adds_to_the_front_and_stays_between_its_bounds() -> Non
     assert plain is not None
     assert result.archive.front is not None
     assert beaten(plain.objectives(refined), by=result.archive.front.objectives(refined)).all()
-    tuned = all_of(evaluated[-12:]).plans
+    tuned, settled = all_of(evaluated[-13:-1]).plans, evaluated[-1].plans
+    assert np.isnan(settled.checkpoint_interval_s).all()
     assert (tuned.power_cap_fraction >= 0.6).all()
     assert (tuned.power_cap_fraction <= 1.0).all()
     assert np.isfinite(tuned.checkpoint_interval_s).all()
