@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from docs.markdown import replaced, table_of_numbers
+from docs.markdown import replaced, row_of_text
 from docs.readme import JOB, answer_of
 from planner import load_job
 from planner.measured.runs import read_rows
@@ -23,6 +23,8 @@ MEASURED = "dgxc-0036+2"
 LAYER_BYTES = 34
 """Bytes that a layer keeps of each value of a token, over the tensor-parallel ranks (Korthikanti et al., arXiv 2205.05198,
 table 2, with sequence parallelism and without what flash attention does not keep)."""
+WHOLE_FROM = 1e4
+"""From here on a number is shown to the last digit."""
 OPTIMIZER_BYTES = 12
 """Of a weight: a copy and two moments of Adam, in 32 bits each."""
 
@@ -48,9 +50,13 @@ class Check:
         return [
             self.what,
             self.arithmetic,
-            *(f"{human.digits(value, significant=4)}{self.unit}" for value in (self.by_hand, self.told)),
+            *(f"{_number(value)}{self.unit}" for value in (self.by_hand, self.told)),
             human.signed_percent(self.off),
         ]
+
+
+def _number(value: float) -> str:
+    return human.count(value) if value >= WHOLE_FROM else human.digits(value, significant=4)
 
 
 def checks() -> dict[str, list[Check]]:
@@ -74,8 +80,8 @@ def by_hand_page() -> str:
 
 
 def _table(found: Sequence[Check]) -> str:
-    heading = ["figure", "arithmetic", "by hand", "answer", "difference"]
-    return table_of_numbers(heading, [check.row() for check in found])
+    head = ["figure", "arithmetic", "by hand", "answer", "difference"], ["---", "---", "---:", "---:", "---:"]
+    return "\n".join(map(row_of_text, [*head, *(check.row() for check in found)]))
 
 
 def _of_step(job: Job, best: Design) -> list[Check]:
