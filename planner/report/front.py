@@ -71,6 +71,7 @@ def _title(answer: Recommendation) -> str:
     if num_front == 1:
         return "One design is best in every objective"
     ties = len(answer.uncertainty.tied_designs) if answer.uncertainty else 0
-    tied = f"; {human.count(ties)} of them are indistinguishable from the recommended one" if ties else ""
+    are = "is" if ties == 1 else "are"
+    tied = f"; {human.count(ties)} of them {are} indistinguishable from the recommended one" if ties else ""
     designs = human.count(num_front)
     return f"{designs} of {human.count(answer.num_feasible)} feasible designs form the front{tied}"

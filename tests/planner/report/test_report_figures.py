@@ -96,6 +96,24 @@ def test_the_note_of_a_single_bar_is_a_sentence() -> None:
     assert all(not note or (note[0].isupper() and note.endswith(".")) for note in notes.values())
 
 
+@pytest.mark.parametrize(
+    ("num_tied", "told"),
+    [
+        (0, "form the front"),
+        (1, "; 1 of them is indistinguishable"),
+        (2, "; 2 of them are indistinguishable"),
+    ],
+)
+def test_the_title_of_the_front_counts_the_designs_that_are_tied(num_tied: int, told: str) -> None:
+    answer = drawn().report.answer
+    assert answer.uncertainty is not None
+    tied = tuple(design.design_id for design in answer.front[:num_tied])
+    uncertainty = answer.uncertainty.model_copy(update={"tied_designs": tied})
+    shown = front_figure(answer.model_copy(update={"uncertainty": uncertainty}), drawn().report.errors)
+    assert told in shown.title
+    assert ("indistinguishable" in shown.title) == (num_tied > 0)
+
+
 def test_the_legend_of_the_front_has_plain_marks_that_can_be_seen() -> None:
     """Of a ring and error bars of about its size, caps as wide as the ring would make a crossed square."""
     shown = front_figure(drawn().report.answer, drawn().report.errors)
