@@ -1,8 +1,9 @@
 """What does every accelerator wait for? The gaps of its compute stream, along the chain of what ended last.
 
-A task begins when the last of its predecessors has ended. From the end of a gap, the chain goes back to that predecessor, to
-what that one waited for, and so on until all of the gap is charged. Each second of the gap is charged to one flow, or to the
-computing of another accelerator. Two rules make that fair:
+A task begins when the last of its predecessors has ended. If its accelerator is still at work then, it begins when the operator
+before it has ended. From the end of a gap, the chain goes back to what ended last, to what that one waited for, and so on until
+all of the gap is charged. Each second of the gap is charged to one flow, or to the computing of another accelerator. Two rules
+make that fair:
 
     the end     traffic on its way to an accelerator after its last operator counts as waited for, too, as if one more operator
                 were to come. Then the accelerator is done; while others are still at work it is idle.
@@ -115,8 +116,13 @@ def waits(
     )
     order, first = _in_order(graph, played)
     asked_s = played.start_s - played.circuit_wait_s if len(played.circuit_wait_s) else played.start_s
+    place = _places(order, first, len(graph))
+    latest = _latest(graph.offsets, graph.successors, played.ready_s, played.end_s, graph.path)
+    has_queued = np.flatnonzero((graph.resource != NONE) & (asked_s > played.ready_s))
+    before = _began_before(order, graph.resource, played.start_s)
+    latest[has_queued] = before[first[graph.resource[has_queued]] + place[has_queued]]
     chain = _Chain(
-        latest=_latest(graph.offsets, graph.successors, played.ready_s, played.end_s, graph.path),
+        latest=latest,
         asked_s=asked_s,
         start_s=played.start_s,
         end_s=played.end_s,
@@ -125,7 +131,7 @@ def waits(
         kind=kind,
         order=order,
         first=first,
-        place=_places(order, first, len(graph)),
+        place=place,
         team=known.team,
     )
     last_arrivals = _last_arrivals(graph.path, played.end_s, known.receiver, size)
@@ -141,6 +147,16 @@ def _in_order(graph: TaskGraph, played: Played) -> tuple[Integers, Integers]:
     return order, np.concatenate([[0], np.cumsum(counts)])
 
 
+def _began_before(order: Integers, resource: Integers, start_s: Floats) -> Integers:
+    """For each operator in order: the last one that began earlier on its accelerator, or any where there is none.
+
+    Of operators that take no time several can begin at one moment; going back to one of them could lead around in a circle.
+    """
+    places = np.arange(len(order))
+    is_new = (np.diff(resource[order], prepend=NONE) != 0) | (np.diff(start_s[order], prepend=-1.0) != 0.0)
+    return order[np.maximum.accumulate(np.where(is_new, places, 0)) - 1]
+
+
 class _Found(NamedTuple):
     busy_s: Floats
     for_traffic_s: Floats
@@ -153,10 +169,10 @@ class _Found(NamedTuple):
 
 
 class _Chain(NamedTuple):
-    """What was played, and which task preceded which."""
+    """What was played, and which task each one waited for."""
 
     latest: Integers
-    """`(n,)` the predecessor that ended last."""
+    """`(n,)` the predecessor that ended last, or the operator before it if the accelerator was still at work then."""
     asked_s: Floats
     """`(n,)` when a flow asked for its circuit."""
     start_s: Floats

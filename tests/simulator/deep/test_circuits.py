@@ -136,6 +136,22 @@ def test_waits_for_circuits_are_told_apart_from_traffic() -> None:
     assert found.over_s.tolist() == [2.0 - 2.0 + SET_UP + MESSAGE + 3.0, 0.0]
 
 
+def test_what_is_passed_on_is_waited_for_link_by_link() -> None:
+    topology = photons(3)
+    router, graph = Router(topology), TaskGraphBuilder()
+    streams = graph.add_resources(3)
+    first, second = router.paths([0, 1], [1, 2])
+    sent = graph.add("send", duration_s=LATENCY, num_bytes=100.0, path=first)
+    computed = graph.add("compute", duration_s=2.0, resource=streams[1], after=[sent])
+    passed = graph.add("send", duration_s=LATENCY, num_bytes=100.0, path=second, after=[computed])
+    graph.add("use", duration_s=3.0, resource=streams[2], after=[passed])
+    built, paths = graph.build(), router.table()
+    found = waits(built, play(built, topology, paths), len(paths))
+    assert found.for_circuits_s.tolist() == [0.0, SET_UP, 2 * SET_UP]
+    assert found.for_traffic_s.sum(axis=1).tolist() == [0.0, MESSAGE, 2 * MESSAGE]
+    assert found.for_others_s.tolist() == [0.0, 0.0, 2.0]
+
+
 def test_a_message_that_needs_two_circuits_is_refused() -> None:
     topology = circuit_switched(torus([4], BANDWIDTH, LATENCY), num_ports=2, set_up_s=SET_UP)
     with pytest.raises(InputError, match="a message would need 2 circuits at once"):
