@@ -117,6 +117,37 @@ def test_groups_inside_nodes_are_tried_however_many_they_are() -> None:
     assert chooser(nodes).choose(Operation.ALL_GATHER, across, 1e3) is Algorithm.RING
 
 
+@pytest.mark.parametrize(
+    ("num_groups", "size", "taken"),
+    [
+        (170, 3, Algorithm.DIRECT),  # 1,020 messages
+        (171, 3, Algorithm.RING),  # 1,026 messages; and three is no power of two
+        (1, 512, Algorithm.HALVING_DOUBLING),
+        (1, 1_024, Algorithm.RING),
+    ],
+)
+def test_across_nodes_what_is_tried_depends_on_how_many_there_are(
+    num_groups: int, size: int, taken: Algorithm
+) -> None:
+    # Of 1 kB only steps count: one of direct messages, 9 or 10 of doubling, and 2, 511 or 1,023 of a ring.
+    ranks = np.arange(num_groups * size).reshape(num_groups, size)
+    assert chooser(switch(ranks.size, B, HOP)).choose(Operation.ALL_GATHER, ranks, 1e3) is taken
+
+
+@pytest.mark.parametrize(("size", "taken"), [(32, Algorithm.DIRECT), (33, Algorithm.RING)])
+def test_inside_a_node_direct_messages_go_between_32_at_most(size: int, taken: Algorithm) -> None:
+    traffic = chooser(replace(switch(size, B, HOP), ranks_per_node=size))
+    assert traffic.choose(Operation.ALL_GATHER, np.arange(size), 1e3) is taken
+
+
+@pytest.mark.parametrize("algorithm", [each for each in Algorithm if each not in CANDIDATES])
+def test_all_flows_have_the_label_that_was_asked_for(algorithm: Algorithm) -> None:
+    traffic = chooser(NODES, algorithm).called("gradients")
+    traffic.all_reduce(np.arange(16), 1e6, np.full(16, NONE))
+    graph = traffic.collectives.graph.build()
+    assert {graph.labels[label] for label in graph.label[graph.path != NONE]} == {"gradients"}
+
+
 def test_small_buffers_take_trees_and_large_ones_rings_on_a_switch() -> None:
     # 63 ranks on a switch of 2 us: 124 steps of a ring against twice 6 levels and 15 chunks behind each other.
     traffic, ranks = chooser(switch(63, B, HOP), Algorithm.NCCL), np.arange(63)
@@ -174,6 +205,13 @@ def test_groups_that_lie_unevenly_in_nodes_take_the_ring() -> None:
 def test_a_ring_needs_the_fewest_circuits() -> None:
     topology = photonic(8, B, HOP, num_ports=2, set_up_s=0.02)
     assert chooser(topology).choose(Operation.ALL_REDUCE, np.arange(8), 1e6) is Algorithm.RING
+
+
+@pytest.mark.long
+def test_of_more_than_512_ranks_with_circuits_all_are_played_as_estimates_know_none() -> None:
+    # Twice 519 latencies of a ring stand against 10 levels of a tree, up and down, and 15 chunks behind each other.
+    topology = photonic(520, B, 1e-3, num_ports=6, set_up_s=1e-6)
+    assert chooser(topology).choose(Operation.ALL_REDUCE, np.arange(520), 1e3) is Algorithm.TREE
 
 
 def test_what_needs_a_power_of_two_is_refused_otherwise() -> None:

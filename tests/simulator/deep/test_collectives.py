@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.deep.collectives.patterns import TREE_CHUNKS
-from simulator.deep.collectives.schedules import Collectives
+from simulator.deep.collectives.schedules import Collectives, num_tree_tasks
 from simulator.deep.networks.routing import Router
 from simulator.deep.networks.topologies import (
     cluster,
@@ -147,8 +147,23 @@ class TestRamp:
         alone = played(ramped, "all_to_all", np.arange(2)).makespan_s
         assert alone == pytest.approx(S / 2 / B + sqrt(2) * near_s)
 
+    def test_only_messages_over_cables_with_a_ramp_count_as_leaving_at_once(self) -> None:
+        nodes = cluster(
+            2, 2, scale_up_bytes_per_s=B, scale_up_latency_s=0.0, card_bytes_per_s=B, fabric_latency_s=0.0
+        )
+        is_inside = np.array(["nvswitch" in nodes.link_name(link) for link in range(nodes.num_links)])
+        ramped = nodes.with_ramp(np.where(is_inside, 0.0, self.RAMP_S))
+        # Of a quarter for each, two leave through the card.
+        lost_s = time_s(ramped, "all_to_all", 4) - time_s(nodes, "all_to_all", 4)
+        assert lost_s == pytest.approx(2 * sqrt(self.RAMP_S * 2 * S / 4 / B))
+
     def test_a_single_rank_loses_nothing(self) -> None:
         assert time_s(switch(2, B, HOP).with_ramp(self.RAMP_S), "all_to_all", 1) == 0.0
+
+
+@pytest.mark.parametrize("size", [2, 7, 16])
+def test_of_two_trees_it_is_known_how_many_tasks_they_have(size: int) -> None:
+    assert len(played(switch(size, B, HOP), "tree_all_reduce", np.arange(size)).end_s) == num_tree_tasks(size)
 
 
 @pytest.mark.parametrize("size", [2, 7, 16, 64])

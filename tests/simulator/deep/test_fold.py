@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -282,6 +284,11 @@ class TestWhatIsNot:
 
     def test_a_degraded_link(self) -> None:
         assert num_played(Parallelism(data_parallel=4), degraded(switch(4, 1e9, 1e-6), [2], 0.5)) == 4
+
+    def test_a_longer_cable(self) -> None:
+        topology = switch(4, 1e9, 1e-6)
+        longer = np.where(np.arange(topology.num_links) == 2, 2e-6, topology.latency_s)
+        assert num_played(Parallelism(data_parallel=4), replace(topology, latency_s=longer)) == 4
 
     def test_circuits(self) -> None:
         topology = photonic(4, 1e9, 1e-6, num_ports=2, set_up_s=0.0)

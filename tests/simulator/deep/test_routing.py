@@ -175,3 +175,12 @@ def test_links_that_cost_next_to_nothing_lead_nobody_around(narrow: float, *, is
     assert topology.source[links[0]] == one
     assert topology.target[links[-1]] == other
     assert len(links) <= 4
+
+
+def test_a_path_by_hand_has_the_latency_and_the_ramp_of_its_links() -> None:
+    topology = switch(2, 1e9, 1e-6)
+    topology = topology.with_ramp(np.where(np.arange(topology.num_links) == 1, 4e-6, 0.0))
+    router = Router(topology)
+    path = np.array([router.add_path([0, 1]), router.add_path([])])
+    assert router.latency_s(path).tolist() == [2e-6, 0.0]
+    assert router.ramp_s(path, 1e6) == pytest.approx([2 * (4e-6 * 1e6 / 1e9) ** 0.5, 0.0])
