@@ -608,6 +608,22 @@ class TestPlay:
         step = chakra_step([[first, sent, beside], receiver], {}, switch(2, 1.0, 0.25))
         assert play(step.graph, step.topology, step.paths).makespan_s == pytest.approx(1.0 + 3.5)
 
+    def test_tasks_are_called_as_their_nodes_and_nodes_without_a_name_by_their_kind(self) -> None:
+        nodes = [
+            ChakraNode(id=0, type=NodeType.COMP_NODE, name="attention", duration_micros=1),
+            ChakraNode(id=1, type=NodeType.COMP_NODE, duration_micros=1),
+            ChakraNode(id=2, type=NodeType.METADATA_NODE),
+        ]
+        graph = chakra_step([nodes], {}, switch(1, 1.0, 0.0)).graph
+        assert [graph.labels[label] for label in graph.label] == ["attention", "compute", "node"]
+
+    @pytest.mark.parametrize("name", ["two", "9" * 10, "9" * 5_000, "٣"])
+    def test_a_group_that_is_no_number_or_too_large_a_one_is_refused(self, name: str) -> None:
+        attributes = {"comm_type": 0, "comm_size": 1, "pg_name": name}
+        node = ChakraNode(id=0, type=NodeType.COMM_COLL_NODE, attributes=attributes)
+        with pytest.raises(InputError, match=r"node 0\.pg_name = .*: must be one of the groups 3"):
+            chakra_step([[node]], {3: (0,)}, switch(1, 1.0, 0.0))
+
     def test_a_collective_without_bytes_is_named_with_its_accelerator(self) -> None:
         nodes = [
             [ChakraNode(id=3, type=NodeType.COMM_COLL_NODE, attributes={"comm_type": 0, **size})]

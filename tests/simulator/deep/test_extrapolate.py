@@ -100,6 +100,21 @@ class TestBatch:
         assert (ratio[is_activation] == 2.0).all()
         assert (ratio[~small.tensors.is_a(Category.ACTIVATION)] == 1.0).all()
 
+    def test_what_touches_only_parameters_takes_as_long_with_any_batch(self) -> None:
+        tensors = [
+            TensorRecord(id="w", num_bytes=8.0, category=Category.PARAMETER),
+            TensorRecord(id="w in 16 bits", num_bytes=4.0, category=Category.PARAMETER),
+            *(TensorRecord(id=name, num_bytes=8.0) for name in "xy"),
+        ]
+        cast = OperatorRecord(
+            name="cast", phase=Phase.FORWARD, duration_s=1.0, inputs=("w",), outputs=("w in 16 bits",)
+        )
+        linear = OperatorRecord(
+            name="linear", phase=Phase.FORWARD, duration_s=1.0, inputs=("x", "w in 16 bits"), outputs=("y",)
+        )
+        trace = build_trace("cast", 16, tensors, [cast, linear])
+        assert with_batch(trace, 48).duration_s.tolist() == [1.0, 3.0]
+
 
 class TestTensorParallel:
     def test_what_is_split_takes_a_part_and_is_gathered(self, small: OperatorTrace) -> None:

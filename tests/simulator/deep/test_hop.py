@@ -63,6 +63,12 @@ class TestGraphs:
         assert [3, 11] in hop_graph(HopGraph.DOUBLE_RING, 16).tolist()
         assert [3, 7] in hop_graph(HopGraph.DOUBLE_RING, 16).tolist()
 
+    def test_each_graph_has_a_smallest_one(self) -> None:
+        for kind, size in zip(HopGraph, (2, 2, 4, 2), strict=True):
+            assert np.unique(hop_graph(kind, size)).tolist() == list(range(size))
+            with pytest.raises(InputError, match=f"needs|workers|{kind.value}"):
+                hop_graph(kind, size - 1)
+
     @pytest.mark.parametrize(
         ("kind", "size", "rule"),
         [

@@ -24,9 +24,18 @@ SIZE = 100.0
 FAST = MemoryTier(name="host", bandwidth_bytes_per_s=1e12)
 
 
-def chain(num_layers: int, *, seconds: float = 1.0, weight_bytes: float = 0.0) -> OperatorTrace:
-    """Layers that read what the one before made and read it again backward; gradients of activations take no room."""
+def chain(
+    num_layers: int, *, seconds: float = 1.0, weight_bytes: float = 0.0, is_shared: bool = True
+) -> OperatorTrace:
+    """Layers that read what the one before made and read it again backward; gradients of activations take no room.
+
+    All of them read the weight, or only the first one.
+    """
     layers = range(num_layers)
+
+    def read(number: int) -> list[str]:
+        return ["w"] if is_shared or number == 0 else []
+
     tensors = [TensorRecord(id=f"a{number}", num_bytes=SIZE) for number in layers]
     tensors += [TensorRecord(id=f"g{number}", num_bytes=0.0) for number in range(num_layers + 1)]
     tensors.append(TensorRecord(id="w", num_bytes=weight_bytes, category=Category.PARAMETER))
@@ -35,7 +44,7 @@ def chain(num_layers: int, *, seconds: float = 1.0, weight_bytes: float = 0.0) -
             name=f"forward {number}",
             phase=Phase.FORWARD,
             duration_s=seconds,
-            inputs=("w", *([f"a{number - 1}"] if number else [])),
+            inputs=(*read(number), *([f"a{number - 1}"] if number else [])),
             outputs=(f"a{number}",),
         )
         for number in layers
@@ -45,7 +54,7 @@ def chain(num_layers: int, *, seconds: float = 1.0, weight_bytes: float = 0.0) -
             name=f"backward {number}",
             phase=Phase.BACKWARD,
             duration_s=seconds,
-            inputs=("w", f"g{number + 1}", f"a{number}"),
+            inputs=(*read(number), f"g{number + 1}", f"a{number}"),
             outputs=(f"g{number}",),
         )
         for number in reversed(layers)
@@ -103,6 +112,13 @@ class TestPlan:
         # Forward 3 has a2 and a3; of a0 and a1, which must both leave for a room of two, a0 is needed last.
         plan = plan_offload(lifetimes(chain(4)), Offload(capacity_bytes=2 * SIZE, tiers=(FAST,)), 1)
         assert [(move.out_after, move.out_by, move.back_by) for move in plan.moves] == [(2, 3, 7), (1, 2, 8)]
+
+    def test_weights_never_leave_however_long_they_are_not_needed(self) -> None:
+        # Only the first layer reads the weight, which is larger than what it makes, at the beginning and at the end.
+        live = lifetimes(chain(4, weight_bytes=2 * SIZE, is_shared=False))
+        plan = plan_offload(live, Offload(capacity_bytes=5 * SIZE, tiers=(FAST,)), 1)
+        assert plan.moves
+        assert live.can_move[[move.storage for move in plan.moves]].all()
 
     def test_it_comes_back_as_soon_as_there_is_room(self) -> None:
         # Room of three: a0 leaves for a3. Backward 3 and its a3 are through after operator 5, from when on there is room.
@@ -276,6 +292,15 @@ class TestTiers:
         with pytest.raises(InputError, match="replicas are whole"):
             extrapolate(chain(4), parallelism, switch(2, 1.0, 0.0), offload=offload)
 
+    def test_every_replica_is_played_even_if_all_are_alike(self) -> None:
+        offload = Offload(capacity_bytes=2 * SIZE, tiers=(FAST,))
+        whole = made(chain(4), 2 * SIZE, FAST, replicas=2)
+        asked = extrapolate(
+            chain(4), Parallelism(data_parallel=2), switch(2, 1e12, 0.0), offload=offload, is_folded=True
+        )
+        assert asked.fold is None
+        assert len(asked.graph) == len(whole.graph)
+
     def test_sharded_replicas_are_refused(self) -> None:
         offload = Offload(capacity_bytes=1e9, tiers=(FAST,))
         parallelism = Parallelism(data_parallel=2, sync=GradientSync.SHARDED)
@@ -286,6 +311,7 @@ class TestTiers:
         ("tier", "rule"),
         [
             (MemoryTier(name="host", bandwidth_bytes_per_s=0.0), "host.bandwidth_bytes_per_s = 0.0"),
+            (MemoryTier(name="host", bandwidth_bytes_per_s=np.inf), "host.bandwidth_bytes_per_s = inf"),
             (
                 MemoryTier(name="pool", bandwidth_bytes_per_s=1.0, shared_bytes_per_s=np.nan),
                 "pool.shared_bytes_per_s = nan",

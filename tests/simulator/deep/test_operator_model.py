@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,13 @@ class TestFit:
         fitted = with_batch(trace, num_samples, model)
         assert fitted.duration_s == pytest.approx(trace.duration_s * num_samples / 32)
         assert kept_in_proportion(trace, num_samples, model) == ("linear",)
+
+    def test_what_a_line_predicts_is_not_kept_in_proportion(self) -> None:
+        trace = identical_layers()
+        samples = samples_of(trace)
+        longer = replace(samples, sizes=2.0 * samples.sizes, seconds=1.5 * samples.seconds)
+        model = fit_operators([samples, longer])
+        assert kept_in_proportion(trace, 64, model) == ()
 
     def test_of_drivers_that_fit_as_well_the_one_that_the_batch_changes_counts(self) -> None:
         sizes = np.array([[0.0, 4.0, 4.0], [0.0, 8.0, 8.0]])
