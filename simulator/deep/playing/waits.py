@@ -154,7 +154,7 @@ def _began_before(order: Integers, resource: Integers, start_s: Floats) -> Integ
     """
     places = np.arange(len(order))
     is_new = (np.diff(resource[order], prepend=NONE) != 0) | (np.diff(start_s[order], prepend=-1.0) != 0.0)
-    return order[np.maximum.accumulate(np.where(is_new, places, 0)) - 1]
+    return np.asarray(order[np.maximum.accumulate(np.where(is_new, places, 0)) - 1])
 
 
 class _Found(NamedTuple):

@@ -619,7 +619,7 @@ class TestPlay:
 
     @pytest.mark.parametrize("name", ["two", "9" * 10, "9" * 5_000, "٣"])
     def test_a_group_that_is_no_number_or_too_large_a_one_is_refused(self, name: str) -> None:
-        attributes = {"comm_type": 0, "comm_size": 1, "pg_name": name}
+        attributes: dict[str, Value] = {"comm_type": 0, "comm_size": 1, "pg_name": name}
         node = ChakraNode(id=0, type=NodeType.COMM_COLL_NODE, attributes=attributes)
         with pytest.raises(InputError, match=r"node 0\.pg_name = .*: must be one of the groups 3"):
             chakra_step([[node]], {3: (0,)}, switch(1, 1.0, 0.0))
