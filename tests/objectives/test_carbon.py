@@ -109,6 +109,10 @@ class TestOperation:
         # 1,000 kWh of the facility are 800 kWh of IT at a PUE of 1.25.
         job = at_site(water_onsite_l_per_kwh=0.5, water_offsite_l_per_kwh=3.1)
         assert water_l(job, PLANS, usage()) == pytest.approx(800 * 0.5 + 1000 * 3.1)
+        # What is not known of one of the two is left out, and of both it is told as unknown.
+        assert water_l(at_site(water_onsite_l_per_kwh=0.5), PLANS, usage()) == pytest.approx(400)
+        assert water_l(at_site(water_offsite_l_per_kwh=3.1), PLANS, usage()) == pytest.approx(3100)
+        assert np.isnan(water_l(at_site(), PLANS, usage())).all()
         # Where all of the overhead goes on at every load, 25 kW of peak have 5 kW of it: 500 kWh in 100 hours.
         fixed = at_site(water_onsite_l_per_kwh=1.0, cooling_fixed_fraction=1.0)
         assert water_l(fixed, PLANS, usage()) == pytest.approx(500)

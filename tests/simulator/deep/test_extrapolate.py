@@ -10,7 +10,13 @@ from simulator.deep.playing.play import play
 from simulator.deep.playing.tasks import NONE
 from simulator.deep.traced_steps.division import boundary_bytes, buckets, stages, with_batch
 from simulator.deep.traced_steps.extrapolate import Extrapolation, extrapolate
-from simulator.deep.traces.parallelism import GradientSync, Parallelism, PipelineOrder, stage_order
+from simulator.deep.traces.parallelism import (
+    GradientSync,
+    Parallelism,
+    PipelineOrder,
+    interleaved_order,
+    stage_order,
+)
 from simulator.deep.traces.trace import Category, OperatorTrace, Phase
 from simulator.deep.traces.trace_build import OperatorRecord, TensorRecord, build_trace
 from simulator.errors import InputError
@@ -224,6 +230,20 @@ class TestPipeline:
                 (is_forward, number) for is_forward in (False, True) for number in range(num_microbatches)
             ]
 
+    def test_interleaved_stages_run_ahead_as_far_as_in_megatron(self) -> None:
+        # Megatron-LM's schedules.py: 2 (p - stage - 1) + (v - 1) p passes to warm up, then a forward before each backward.
+        for stage, num_warm_up in enumerate((6 + 4, 4 + 4, 2 + 4, 0 + 4)):
+            order = interleaved_order(stage, 4, 2, 8)
+            directions = [is_forward for is_forward, _, _ in order]
+            num_pairs = 16 - num_warm_up
+            assert directions == [True] * num_warm_up + [True, False] * num_pairs + [False] * num_warm_up
+            assert sorted(order) == [
+                (is_forward, chunk, number)
+                for is_forward in (False, True)
+                for chunk in range(2)
+                for number in range(8)
+            ]
+
     def test_few_micro_batches_are_held_at_a_time(self) -> None:
         def most_held(order: PipelineOrder, stage: int) -> int:
             steps = [1 if is_forward else -1 for is_forward, _ in stage_order(order, stage, 4, 16)]
@@ -289,6 +309,13 @@ class TestSharded:
     def test_the_optimizer_has_a_part_of_the_weights(self, small: OperatorTrace) -> None:
         sharded = Parallelism(data_parallel=4, sync=GradientSync.SHARDED)
         assert on_ring(small, sharded, 1e15) == pytest.approx(FORWARD + BACKWARD + OPTIMIZER / 4)
+
+    def test_only_gradients_are_scattered(self, small: OperatorTrace) -> None:
+        sharded = Parallelism(data_parallel=2, sync=GradientSync.SHARDED)
+        graph = extrapolate(small, sharded, ring(2, BANDWIDTH, 0.0)).graph
+        is_scattered = graph.label == graph.labels.index("reduce-scatter")
+        # Around a ring of two, each passes on half of 16 x 17, then of 8 x 17 numbers of four bytes.
+        assert graph.num_bytes[is_scattered].tolist() == [2 * 16 * 17] * 2 + [2 * 8 * 17] * 2
 
     def test_one_replica_has_nothing_to_gather(self, small: OperatorTrace) -> None:
         assert on_ring(small, Parallelism(sync=GradientSync.SHARDED)) == pytest.approx(8.8e-3)
