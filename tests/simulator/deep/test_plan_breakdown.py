@@ -8,7 +8,7 @@ import pytest
 from simulator.deep.plans.plan_breakdown import BUCKETS, plan_breakdown
 from simulator.deep.plans.plan_step import plan_step
 from simulator.domain.lora import Lora
-from simulator.domain.plan import Plan
+from simulator.domain.plan import Plan, Schedule
 from simulator.domain.workload import Workload
 from tests.simulator.builders import changed, job_of, plan_of, training
 
@@ -42,3 +42,11 @@ def test_maps_of_the_routing_are_traffic_of_experts() -> None:
     )
     assert with_maps["expert_comm_s"] > without["expert_comm_s"]
     assert with_maps["compute_s"] == pytest.approx(without["compute_s"], rel=0.01)
+
+
+def test_gradients_of_weights_are_computed_and_not_exchanged() -> None:
+    workload, plan = training(global_batch_size=8), plan_of(tensor=4, pipeline=2, schedule=Schedule.ZB_H1)
+    step = plan_step(job_of(workload), plan)
+    played = dict(zip(BUCKETS, plan_breakdown(step).seconds.mean(axis=0), strict=True))
+    assert played["gradient_sync_s"] == played["shard_comm_s"] == 0.0
+    assert played["compute_s"] == pytest.approx(float(step.fast.compute_s[0]), rel=0.05)
