@@ -10,6 +10,7 @@ import pytest
 from planner.cli.commands import main
 from planner.deep.network_file import load_network
 from planner.deep.words import slow_links_in_words
+from simulator.deep.networks import topologies
 from simulator.deep.networks.network_file import KINDS
 from simulator.deep.networks.routing import Router
 from simulator.deep.networks.slow_links import LinkNames, shares_left, slowed
@@ -20,6 +21,7 @@ from simulator.units import GIGA
 from tests.planner.trace_answers import answered
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "networks").glob("*.yaml"))
+CABLE = 3e9, 2e-6
 RING = "network: {kind: ring, num_gpus: 4, bandwidth_bytes_per_s: 1e9, latency_s: 1e-6}\n"
 NODES_FILE = (
     "network: {{kind: nodes, num_nodes: {}, gpus_per_node: {}, scale_up_bytes_per_s: 4, scale_up_latency_s: 0, "
@@ -54,6 +56,50 @@ class TestExamples:
         answer = answered(capsys, small, "--gpus", "4", "--network", str(path))
         assert answer.num_gpus == 4
         assert answer.step_s >= 8.3e-3
+
+    @pytest.mark.parametrize(
+        ("fields", "expected"),
+        [
+            ("kind: ring, num_gpus: 4", topologies.ring(4, *CABLE)),
+            ("kind: switch, num_gpus: 4", topologies.switch(4, *CABLE)),
+            ("kind: full, num_gpus: 4", topologies.fully_connected(4, *CABLE)),
+            ("kind: torus, shape: [4, 3]", topologies.torus([4, 3], *CABLE)),
+            ("kind: mesh, shape: [4, 3]", topologies.mesh([4, 3], *CABLE)),
+            (
+                "kind: fat-tree, num_gpus: 8, gpus_per_leaf: 4, num_spines: 3, oversubscription: 2",
+                topologies.fat_tree(8, *CABLE, ranks_per_leaf=4, num_spines=3, oversubscription=2.0),
+            ),
+            (
+                "kind: fat-tree, num_gpus: 8, gpus_per_leaf: 4, num_spines: 3",
+                topologies.fat_tree(8, *CABLE, ranks_per_leaf=4, num_spines=3, oversubscription=1.0),
+            ),
+            (
+                "kind: photonic, num_gpus: 4, num_ports: 2, set_up_s: 0.5",
+                topologies.photonic(4, *CABLE, num_ports=2, set_up_s=0.5),
+            ),
+        ],
+        ids=lambda value: value if isinstance(value, str) else "",
+    )
+    def test_a_file_describes_the_network_that_it_names(
+        self, fields: str, expected: Topology, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "own.yaml"
+        bandwidth, latency = CABLE
+        file.write_text(
+            f"network: {{{fields}, bandwidth_bytes_per_s: {bandwidth}, latency_s: {latency}}}",
+            encoding="utf-8",
+        )
+        found = load_network(file).build()
+        assert (found.num_ranks, found.ranks_per_node) == (expected.num_ranks, expected.ranks_per_node)
+        links, wanted = (
+            np.stack([net.source, net.target, net.bandwidth_bytes_per_s, net.latency_s])
+            for net in (found, expected)
+        )
+        assert links.tolist() == wanted.tolist()
+        if expected.circuits is not None:
+            assert found.circuits is not None
+            assert found.circuits.set_up_s == 0.5
+            assert set(found.circuits.num_ports.tolist()) == {2}
 
     def test_half_a_card_halves_what_a_link_has(self) -> None:
         topology = load_network(next(path for path in EXAMPLES if path.stem == "rails")).build()
@@ -109,6 +155,7 @@ class TestRamp:
             encoding="utf-8",
         )
         topology = load_network(file).build()
+        assert topology.ranks_per_node == 1
         found = {topology.link_name(link): topology.ramp_s[link] for link in range(topology.num_links)}
         assert found == {"gpu 0 -> gpu 1": 0.0, "gpu 1 -> gpu 2": 2e-6, "gpu 2 -> gpu 1": 2e-6}
 
