@@ -263,6 +263,33 @@ def test_full_bisection_and_its_lack(num_leaves: int, per_leaf: int, oversubscri
     assert took_s == pytest.approx(max((size - 1) / size * S / B, leaves))
 
 
+@pytest.mark.parametrize("num_spines", [1, 3])
+@pytest.mark.parametrize("is_rail_optimized", [False, True])
+def test_leaves_of_nodes_have_as_much_above_them_as_below(is_rail_optimized: bool, num_spines: int) -> None:
+    topology = cluster(
+        3,
+        4,
+        scale_up_bytes_per_s=8 * B,
+        scale_up_latency_s=0.0,
+        card_bytes_per_s=B,
+        fabric_latency_s=HOP,
+        cards_per_node=2,
+        is_rail_optimized=is_rail_optimized,
+        num_spines=num_spines,
+    )
+    names = [topology.link_name(link).split(" -> ") for link in range(topology.num_links)]
+    for leaf in {source for source, _ in names if source.startswith("leaf")}:
+        below, above = (
+            sum(
+                float(topology.bandwidth_bytes_per_s[link])
+                for link, (source, target) in enumerate(names)
+                if source == leaf and target.startswith(kind)
+            )
+            for kind in ("card", "spine")
+        )
+        assert above == pytest.approx(below)
+
+
 def test_rails_keep_equal_places_one_switch_apart() -> None:
     for is_rail, hops in ((True, 2), (False, 4)):
         topology = cluster(

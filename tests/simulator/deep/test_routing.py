@@ -113,6 +113,7 @@ def test_a_vertex_reaches_itself_over_no_link() -> None:
         (0.0, 0.0, r"links\[0\]\.bandwidth_bytes_per_s = 0\.0: must be > 0"),
         (np.nan, 0.0, r"links\[0\]\.bandwidth_bytes_per_s = nan: must be > 0"),
         (1.0, -1e-6, r"links\[0\]\.latency_s = -1e-06: must be >= 0"),
+        (1.0, np.inf, r"links\[0\]\.latency_s = inf: must be >= 0"),
     ],
 )
 def test_impossible_links_are_refused(bandwidth: float, latency: float, message: str) -> None:
@@ -184,3 +185,12 @@ def test_a_path_by_hand_has_the_latency_and_the_ramp_of_its_links() -> None:
     path = np.array([router.add_path([0, 1]), router.add_path([])])
     assert router.latency_s(path).tolist() == [2e-6, 0.0]
     assert router.ramp_s(path, 1e6) == pytest.approx([2 * (4e-6 * 1e6 / 1e9) ** 0.5, 0.0])
+
+
+def test_a_cable_must_join_two_vertices() -> None:
+    builder = TopologyBuilder("loop")
+    first, second = builder.add_ranks(2)
+    builder.connect(first, second, 1.0, 0.0)
+    builder.connect(second, second, 1.0, 0.0)
+    with pytest.raises(InputError, match=r"links\[2\]\.target = 1: a link must join two vertices"):
+        builder.build()
