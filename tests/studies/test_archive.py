@@ -45,8 +45,10 @@ def test_a_front_is_that_of_all_designs_however_they_came_and_keeps_their_number
         cuts = np.sort(random.choice(np.arange(1, 200), 5, replace=False))
         for part in np.split(np.arange(200), cuts):
             archive.add(found.take(part))
-            shown_now = frozenset(archive.distinct_front()[1].tolist())
-        shown.add(shown_now)
+            front, ids = archive.distinct_front()
+        assert front is not None
+        np.testing.assert_array_equal(front.objectives(JOB), found.objectives(JOB)[ids])
+        shown.add(frozenset(ids.tolist()))
         assert set(archive.ids.tolist()) == set(kept[~is_beaten].tolist())
         assert archive.front is not None
         for name, column in archive.front.plans.columns().items():
@@ -83,5 +85,6 @@ def test_what_offers_reached_is_known_until_only_a_front_of_a_batch_is_kept() ->
     for offer in range(len(JOB.offers)):
         values = known.objectives(JOB)[known.is_feasible & (known.plans.offer == offer)]
         np.testing.assert_array_equal(archive.of_offers.least[offer], values.min(axis=0, initial=np.inf))
-    archive.add(Reduction.of(JOB, found.take(parts[2])))
+    reduction = Reduction.of(JOB, found.take(parts[2]))
+    np.testing.assert_array_equal(archive.add(reduction), len(known) + reduction.rows)
     assert archive.of_offers is None
