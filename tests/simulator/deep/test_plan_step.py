@@ -14,7 +14,7 @@ from benchmarks.deep_plans import GRID, grid_line, size_cases, size_cells
 from simulator import catalog
 from simulator.deep.plans.plan_breakdown import BUCKETS, plan_breakdown
 from simulator.deep.plans.plan_cluster import Faults, PlanCluster
-from simulator.deep.plans.plan_collectives import Group, Operation, ring
+from simulator.deep.plans.plan_collectives import Group, Operation, forwarded_exchange, ring
 from simulator.deep.plans.plan_expert_traffic import expert_traffic
 from simulator.deep.plans.plan_items import Beside, Items, collectives_of, seconds_of
 from simulator.deep.plans.plan_roles import block_size, folded
@@ -22,11 +22,13 @@ from simulator.deep.plans.plan_step import PlanStep, parts_and_shape, plan_step
 from simulator.deep.playing.waits import waits
 from simulator.domain.blocks import LatentAttention, MixtureOfExperts
 from simulator.domain.hardware import Precision
+from simulator.domain.links import link_constants
 from simulator.domain.lora import Lora
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import SPLIT_BACKWARD, TO_AND_FRO, Plan, Recompute, Schedule
 from simulator.errors import InputError
 from simulator.layers.weight_gradients import dense_layer_weight_gradients_s
+from simulator.machine.network import FORWARDED_FRACTION
 from simulator.step.model_parts import part_times
 from simulator.step.parts import Part
 from simulator.step.step import step_parts
@@ -755,3 +757,15 @@ def test_a_tied_embedding_is_added_up_between_the_ends_of_the_pipeline() -> None
     parts, _ = parts_and_shape(case.job, case.plan)
     expected_s = float(step_parts(parts.rank, parts.chunks).tied_gradient_s[0])
     assert tied_s == pytest.approx(expected_s, rel=ROUNDING)
+
+
+def test_a_forwarded_exchange_is_on_each_link_for_its_own_bytes_alone() -> None:
+    # Parts hide behind each other for most of the time, so neither link is busy for as long as the exchange takes.
+    links = link_constants(
+        ["hopper"], [""], intra_bytes_per_s=400e9, inter_bytes_per_s_per_gpu=50e9, gpus_per_domain=8
+    )
+    group = Group(stride=1, size=32, members_per_domain=8)
+    found = forwarded_exchange("expert", 4e9, 1e9, group, links, FORWARDED_FRACTION)
+    assert found.near_bytes == pytest.approx(4e9 / FORWARDED_FRACTION)
+    assert found.far_bytes == pytest.approx(1e9 * 50e9 / float(links.fabric_bytes_per_s[0]))
+    assert max(found.near_bytes / 400e9, found.far_bytes / 50e9) < found.alone_s
