@@ -340,6 +340,8 @@ class TestLevels:
         # Training is taxed while bytes move: over PCIe, and over half of the network.
         moved_s = GPU / JOB.offers[0].node.host_copy_bytes_per_s + GPU / 25e9
         assert roomy.commit_s == STEP_S
+        # Memory has room for one save under way, so the next one waits for it.
+        assert costs.minimum_interval_s == costs.commit_s == pytest.approx(moved_s)
         assert roomy.tax_fraction * roomy.commit_s == pytest.approx(0.03 * moved_s)
         assert roomy.network_bytes_per_save == pytest.approx(TOTAL * 1.01)
 
@@ -359,6 +361,9 @@ class TestLevels:
         costs = costs_on_64(JOB, CheckpointScheme.TIERED)
         assert costs.commit_s == pytest.approx(2 * NODE / 8e9)
         assert costs.fast_load_s == pytest.approx(NODE / 8e9)
+        # From the drives it goes on to the file system, as with drives alone.
+        drives = costs_on_64(JOB, CheckpointScheme.LOCAL_NVME)
+        assert costs.durable_commit_s - costs.commit_s == pytest.approx(drives.durable_commit_s - NODE / 8e9)
         slow_network = with_node(JOB, network_bytes_per_s=8e9)  # 1 GB/s for each accelerator
         costs = costs_on_64(slow_network, CheckpointScheme.TIERED)
         assert costs.commit_s == pytest.approx(GPU / 0.5e9)
