@@ -233,6 +233,10 @@ class TestLevels:
         assert levels.peak_power_w == pytest.approx(levels.hall_power_w + levels.cooling_power_w)
         nodes = power_of(without_cooling(job, **NODES_ONLY), plan_of(data=144))
         assert levels.rack_power_w == pytest.approx(nodes.compute_w / 2)  # 144 of them fill two racks
+        # Servers for saves stand in the hall, but not in racks of nodes, and never idle.
+        served = power_levels(job, table, offers, servers_w=5e3)
+        assert served.hall_power_w - levels.hall_power_w == pytest.approx(5e3)
+        assert (served.rack_power_w, served.power_swing_w) == (levels.rack_power_w, levels.power_swing_w)
 
     @pytest.mark.parametrize(
         ("accelerator", "chosen", "num_gpus", "num_nodes"),
