@@ -57,7 +57,26 @@ def test_a_row_gets_the_nearest_layout_and_that_of_a_design_is_its_own() -> None
         assert repaired.tolist() == design.tolist()
 
 
-@pytest.mark.short(2)
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ([1, 7], [2, 6]),  # 0 and 2 are as near: the upper one; then 6, the highest of its layouts
+        ([3, 3], [4, 8]),  # 2 and 4 are as near
+        ([2, 1], [2, 4]),
+        ([9, 0], [4, 8]),
+        ([0, 1], [0, 2]),
+        ([0, 9], [0, 2]),
+    ],
+)
+def test_the_nearest_layout_is_found_knob_by_knob(wanted: list[int], found: list[int]) -> None:
+    codes, worths = np.array([0, 2, 24, 26, 48]), np.array([10, 1])
+    row = np.array(wanted)
+    place = repair(row, codes, worths)
+    assert row.tolist() == found
+    assert codes[place] == found[0] * 10 + found[1]
+
+
+@pytest.mark.short(3)
 @pytest.mark.parametrize("is_repaired", [False, True])
 @pytest.mark.parametrize("most", [0, 7, 1_000])
 def test_children_are_let_in_once_where_they_are_new_designs(is_repaired: bool, most: int) -> None:
