@@ -118,9 +118,9 @@ def waits(
     asked_s = played.start_s - played.circuit_wait_s if len(played.circuit_wait_s) else played.start_s
     place = _places(order, first, len(graph))
     latest = _latest(graph.offsets, graph.successors, played.ready_s, played.end_s, graph.path)
-    has_queued = np.flatnonzero((graph.resource != NONE) & (asked_s > played.ready_s))
-    before = _began_before(order, graph.resource, played.start_s)
-    latest[has_queued] = before[first[graph.resource[has_queued]] + place[has_queued]]
+    queued = np.flatnonzero((graph.resource != NONE) & (asked_s > played.ready_s))
+    began_before = _began_before(order, graph.resource, played.start_s)
+    latest[queued] = began_before[first[graph.resource[queued]] + place[queued]]
     chain = _Chain(
         latest=latest,
         asked_s=asked_s,
