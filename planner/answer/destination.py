@@ -51,7 +51,7 @@ class Destination:
     def deliver(self, answer: Recommendation, recording: Recording, progress: Report) -> Recommendation:
         """Writes the files of an answer and sends everything to MLflow.
 
-        An answer that was interrupted before any design was simulated leaves the requested folder empty.
+        An answer that was interrupted before any design was simulated leaves no file in the requested folder.
 
         Args:
             answer: the answer.

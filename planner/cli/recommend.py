@@ -58,8 +58,10 @@ class Files:
             )
 
     def written(self) -> list[Path]:
-        """Returns the files that exist once the answer is written."""
-        return sorted(path for path in self.output.iterdir() if path.is_file()) if self.output else []
+        """Returns the files that exist once the answer is written; of an answer without any design there are none."""
+        if self.output is None or not self.output.exists():
+            return []
+        return sorted(path for path in self.output.iterdir() if path.is_file())
 
 
 @click.command(

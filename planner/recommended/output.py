@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -55,15 +55,15 @@ _WRITTEN = (
 def output_folder(folder: Path) -> Iterator[Path]:
     """Makes the folder for an answer; inside the context no other process writes one there.
 
-    An interrupt takes its files away, so that the same command can be run again.
+    An interrupt takes its files away, so that the same command can be run again. Folders that were made for it and are
+    still empty at the end are removed, too.
 
     Raises:
         InputError: it cannot be made or written to, or holds a file of the name of one that is to be written.
         StudyError: another process is writing an answer there.
     """
-    _make(folder)
     busy = "is in use by another process: choose another folder"
-    with held(lock_of(folder / ANSWER_FILE), f"output folder {folder}", busy):
+    with _made(folder), held(lock_of(folder / ANSWER_FILE), f"output folder {folder}", busy):
         _check_free(folder)  # now that nobody else can fill it
         try:
             yield folder
@@ -71,6 +71,19 @@ def output_folder(folder: Path) -> Iterator[Path]:
             for name in _WRITTEN:
                 (folder / name).unlink(missing_ok=True)
             raise
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Makes the folder and those above it; after the context, those of them that are empty are gone again."""
+    missing = [above for above in (folder, *folder.parents) if not os.path.lexists(above)]
+    try:
+        _make(folder)
+        yield
+    finally:
+        with suppress(OSError):  # the first that holds something keeps those above it
+            for made in missing:
+                made.rmdir()
 
 
 def _make(folder: Path) -> None:

@@ -181,6 +181,21 @@ def test_a_folder_of_an_answer_that_was_interrupted_before_any_design_can_be_use
     assert answer_to(job, output=tmp_path, with_report=False).status == "recommended"
 
 
+def test_folders_made_for_an_answer_that_was_interrupted_before_any_design_are_gone_again(
+    job: Job, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").mkdir()
+
+    def interrupted(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    assert answer_to(job, output=tmp_path / "new" / "er", should_stop=lambda: True).num_evaluated == 0
+    assert answer_to(job, output=tmp_path / "mine" / "new", should_stop=lambda: True).num_evaluated == 0
+    with pytest.raises(KeyboardInterrupt):
+        answer_to(job, output=tmp_path / "mine" / "er", progress=interrupted)
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
+
+
 def test_an_interrupt_leaves_nothing_of_an_answer_in_its_folder(job: Job, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
 
@@ -210,6 +225,7 @@ def test_an_output_folder_with_such_a_file_in_it_is_not_overwritten(
 
 def test_two_runs_at_once_do_not_share_an_output_folder(job: Job, tmp_path: Path) -> None:
     folder = tmp_path / "answer"
+    folder.mkdir()
     with output_folder(folder):
         before = sorted(folder.iterdir())
         with pytest.raises(StudyError, match=r"answer is in use by another process: choose another"):
