@@ -6,6 +6,7 @@ A terminal gets colours and a progress line that is redrawn; a pipe gets plain t
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import time
@@ -68,12 +69,22 @@ def write(text: str) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     try:
         with _to_stdout():
-            sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-            sys.stdout.flush()
+            _write_all(text.encode(encoding, "replace"))
     except BrokenPipeError:
         # The reader, such as `head`, has gone. The rest of the buffer is discarded, without an error message at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise click.exceptions.Exit(NO_READER) from None
+
+
+def _write_all(content: bytes) -> None:
+    """Writes to stdout to the end; unbuffered (PYTHONUNBUFFERED), Python itself drops what a signal or a full disk cuts off."""
+    sys.stdout.flush()
+    while content:
+        num_written = sys.stdout.buffer.write(content)
+        if num_written is None:  # the reader of a pipe that does not block has not kept up
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        content = content[num_written:]
+    sys.stdout.flush()
 
 
 @contextlib.contextmanager

@@ -82,6 +82,34 @@ def test_an_answer_that_is_complete_is_printed_to_its_end(
     assert json.loads(capsys.readouterr().out)["status"] == "recommended"
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_signal_while_the_reader_waits_cuts_nothing_off(unbuffered: str) -> None:
+    """The pipe is full when the signal comes: the system then writes a part, and Python alone would drop the rest."""
+    length = 3 * 65_536
+    code = (
+        "import sys\nfrom planner.cli.terminal.interrupt import stop_on_interrupt\n"
+        "from planner.cli.terminal.output import write\n"
+        f"with stop_on_interrupt():\n    print('begun', file=sys.stderr, flush=True)\n    write('x' * {length})"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    with process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr.readline() == "begun\n"
+        assert process.stdout.read(1) == "x"  # it writes, and soon cannot go on
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline() == "\n"  # that it is stopping
+        assert len(process.stdout.read()) == length - 1
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_an_interrupt_while_commands_are_imported_has_the_code_too(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
