@@ -25,6 +25,9 @@ _EMPTY = "must not be empty"
 _MOST_SHOWN = 60
 """Characters of a value in a message."""
 
+_MOST_NAMES = 20
+"""Names in a message; of more only the nearest, or the first."""
+
 _RULES = {
     "greater_than": "must be greater than {gt:.15g}",
     "greater_than_equal": "must be at least {ge:.15g}",
@@ -158,7 +161,9 @@ def shown(value: object) -> str:
 
 
 def nearest(name: str, known: tuple[str, ...], *, most: int | None = None) -> str:
-    """Returns the known names most similar to a name, or if none is similar all of them, or the first `most`.
+    """Returns the known names most similar to a name; if none is similar all of them, or the first `most`.
+
+    Of more names than are read at a glance, the least different ones are told in any case.
 
     Example:
         >>> nearest("tq", ("tp", "pp", "zero"))
@@ -168,8 +173,15 @@ def nearest(name: str, known: tuple[str, ...], *, most: int | None = None) -> st
     matches = difflib.get_close_matches(name[:100], known, n=3, cutoff=least)
     if matches:
         return f"nearest: {', '.join(matches)}"
-    told = known[:most]
-    return f"known: {', '.join(told)}{f', ... ({len(known):,})' if len(told) < len(known) else ''}"
+    if most is None and len(known) > _MOST_NAMES:
+        return f"nearest of {len(known):,}: {', '.join(difflib.get_close_matches(name[:100], known, n=3, cutoff=0.0))}"
+    return f"known: {_first(known, most)}"
+
+
+def _first(names: tuple[str, ...], most: int | None) -> str:
+    """Returns the first names in a row, and how many there are where some are left out."""
+    told = names[:most]
+    return ", ".join(told) + (f", ... ({len(names):,})" if len(told) < len(names) else "")
 
 
 def _unknown_first(details: list[ErrorDetails]) -> list[ErrorDetails]:
@@ -220,7 +232,7 @@ def _mapping_rule(location: Location, model_at: ModelAt) -> str:
     parent, model = model_at(location[:-1]), model_at(location)
     if parent and isinstance(location[-1], str) and form_of(parent, location[-1]):
         return f"must be given as follows{_expected(location, model_at)}"
-    return f"{_MAPPING}: {', '.join(known_fields(model))}" if model else _MAPPING
+    return f"{_MAPPING}: {_first(known_fields(model), _MOST_NAMES)}" if model else _MAPPING
 
 
 def _expected(location: Location, model_at: ModelAt) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import json
 import operator
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from planner.input.schema import known_fields
 from planner.input.yaml_text import MAX_FILE_BYTES
 from planner.job.file import load_job, parse_job
 from simulator.domain.job import Job
+from simulator.domain.workload import Workload
 from simulator.errors import InputError
 from tests.planner.job_documents import DOCUMENT, EXAMPLES, changed, job_or_error, offered, refusal
 
@@ -283,3 +286,17 @@ def test_a_misspelt_field_is_told_before_those_that_are_missing_for_it() -> None
     document = changed(workload={"model": {"confg": "config.json"}})
     first = refusal(document).splitlines()[1]
     assert first == "  workload.model.confg = 'config.json': unknown field; nearest: config"
+
+
+def test_of_many_fields_a_message_names_a_few() -> None:
+    num_fields = len(known_fields(Workload))
+    unlike = refusal(changed(workload={"qqq": 1})).splitlines()[1]
+    assert re.fullmatch(
+        rf"  workload\.qqq = 1: unknown field; nearest of {num_fields}: (\w+, ){{2}}\w+", unlike
+    )
+    shapeless = refusal({**DOCUMENT, "workload": 3}).splitlines()[1]
+    assert shapeless.startswith(
+        "  workload = 3: must be a mapping of fields: model, tokens, sequence_length, "
+    )
+    assert shapeless.endswith(f", ... ({num_fields})")
+    assert "known: budget_usd, deadline_days," in refusal(changed(limits={"qqq": 1}))  # few enough to read
