@@ -69,18 +69,22 @@ def write(text: str) -> None:
     encoding = sys.stdout.encoding or "utf-8"
     try:
         with _to_stdout():
-            _write_all(text.encode(encoding, "replace"))
+            _write_all(text.encode(encoding, "replace"), encoding)
     except BrokenPipeError:
         # The reader, such as `head`, has gone. The rest of the buffer is discarded, without an error message at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise click.exceptions.Exit(NO_READER) from None
 
 
-def _write_all(content: bytes) -> None:
+def _write_all(content: bytes, encoding: str) -> None:
     """Writes to stdout to the end; unbuffered (PYTHONUNBUFFERED), Python itself drops what a signal or a full disk cuts off."""
     sys.stdout.flush()
+    stream = getattr(sys.stdout, "buffer", None)
+    if stream is None:  # text in memory, of a program that calls `main`
+        sys.stdout.write(content.decode(encoding))
+        return
     while content:
-        num_written = sys.stdout.buffer.write(content)
+        num_written = stream.write(content)
         if num_written is None:  # the reader of a pipe that does not block has not kept up
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         content = content[num_written:]
