@@ -93,7 +93,7 @@ def configuration(design: Design) -> Iterator[tuple[str, str]]:
     if design.region:
         yield "site", design.region
     yield "parallelism", _parallelism(plan)
-    yield "micro-batch", human.counted(plan.micro_batch_size, "sequence")
+    yield "micro-batch", f"{human.counted(plan.micro_batch_size, 'sequence')}{_of_batch(design)}"
     some = f" of {plan.recompute_num_layers} layers" if plan.recompute_num_layers else ""
     groups = f" in groups of {plan.shard_ranks}" if plan.shard_ranks else ""
     yield (
@@ -262,6 +262,12 @@ def _parallelism(plan: Plan) -> str:
     if plan.pipeline_schedule is not Schedule.ONE_F_ONE_B:
         more = f"{more}, {plan.pipeline_schedule.value}"
     return f"{degrees} x DP {plan.data_parallel}; {more}"
+
+
+def _of_batch(design: Design) -> str:
+    """The whole batch in sequences: a job may give it in tokens, and frameworks ask for sequences."""
+    batch = design.global_batch_size
+    return "" if batch is None else f"; global batch {human.counted(batch, 'sequence')}"
 
 
 def _checkpoints(design: Design) -> str:

@@ -44,6 +44,8 @@ class Design(Record):
     """Training nodes, without spares."""
     region: str = ""
     """Region of the nodes."""
+    global_batch_size: int | None = None
+    """Sequences per optimizer step, by all replicas together; null in answers that do not hold it."""
     plan: Plan
     """The decisions."""
     time_to_train_days: float

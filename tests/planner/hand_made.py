@@ -43,6 +43,7 @@ def design(
         accelerator="h100-sxm5-80gb",
         node="dgx-h100",
         num_nodes=128,
+        global_batch_size=512,
         plan=plan,
         time_to_train_days=days,
         cost_usd=cost_usd,

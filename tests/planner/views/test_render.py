@@ -69,7 +69,7 @@ def test_a_bought_design_says_beneath_the_first_line_what_its_cost_is_not() -> N
     [
         "nodes 128 nodes dgx-h100, plus 3 spares",
         "parallelism TP 8 x PP 4 x CP 1 x DP 32; VPP 2, EP 1",
-        "micro-batch 1 sequence",
+        "micro-batch 1 sequence; global batch 512 sequences",
         "recomputation selective; ZeRO stage 1; bf16",
         "checkpoints async, every 31.0 min of training, about 286 steps",
         "time to train 31.4 days 30.6 days to 33.4 days in 9 of 10 replays; 97.0 % meet the deadline",
