@@ -16,6 +16,7 @@ from typing import cast
 import yaml
 
 from simulator.errors import refusal
+from simulator.file_text import utf8_text
 
 MAX_FILE_BYTES = 1_000_000
 """A job with every shape written out takes about 10 kB; the limit prevents a wrong file from taking minutes."""
@@ -43,7 +44,7 @@ def read_document(path: Path, *, least: str = JOB_FIELDS) -> object:
         InputError: the file cannot be read, is too large, is not UTF-8 text, is empty or breaks the syntax.
     """
     source = str(path)
-    text = _decode(_read_bytes(path), source)
+    text = _text(_read_bytes(path), source)
     if path.suffix.lower() == ".toml":
         return _parse_toml(text, source, least)
     return parse_text(text, source=source, least=least)
@@ -67,13 +68,6 @@ def parse_value(text: str, *, source: str) -> object:
     return _parse_json(text, source) if is_json else _parse_yaml(text, source)
 
 
-_OTHER_CODES = (
-    ("UTF-32", re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff|\0\0\0|[^\0]\0\0\0", re.DOTALL)),
-    ("UTF-16", re.compile(rb"\xff\xfe|\xfe\xff|\0|[^\0]\0", re.DOTALL)),
-)
-"""First bytes of files in other encodings: a byte-order mark, or the zeros around a first ASCII letter."""
-
-
 def _read_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
@@ -86,15 +80,11 @@ def _read_bytes(path: Path) -> bytes:
     return content
 
 
-def _decode(content: bytes, source: str) -> str:
-    for code, beginning in _OTHER_CODES:
-        if beginning.match(content):
-            raise refusal(source, f"is not UTF-8 text: it looks like {code}; save it as UTF-8")
+def _text(content: bytes, source: str) -> str:
     try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        rule = f"is not UTF-8 text: byte 0x{content[error.start]:02x} at position {error.start}; save it as UTF-8"
-        raise refusal(source, rule) from None
+        return utf8_text(content)
+    except ValueError as error:
+        raise refusal(source, str(error)) from None
 
 
 def _parse_json(text: str, source: str) -> object:

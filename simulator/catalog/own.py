@@ -21,6 +21,7 @@ from pathlib import Path
 from simulator.catalog.files import PRICE_LIST, Figure, Overlay, entries
 from simulator.catalog.own_rules import COLUMNS, OwnRow, broken_entries, broken_rows
 from simulator.errors import InputError, Problem, refusal
+from simulator.file_text import other_separator, utf8_text
 
 MOST_BYTES = 10_000_000
 _Figures = dict[str, dict[str, dict[str, list[Figure]]]]
@@ -89,12 +90,17 @@ def _written_rows(path: Path) -> Sequence[tuple[int, Sequence[str]]]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise refusal(path, "is larger than 10 MB")
-        reader = csv.reader(path.read_text(encoding="utf-8-sig").splitlines())
-        rows = [(reader.line_num, cells) for cells in reader if cells]
-    except (OSError, ValueError, csv.Error) as error:  # ValueError: no UTF-8, or a null character in the name
-        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
-        rule = f"cannot be read: {getattr(error, 'strerror', None) or reason}"
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        rule = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise refusal(path, rule) from error
+    try:
+        reader = csv.reader(utf8_text(content).splitlines())
+        rows = [(reader.line_num, cells) for cells in reader if cells]
+    except (ValueError, csv.Error) as error:
+        raise refusal(
+            path, str(error) if isinstance(error, ValueError) else f"is no CSV file: {error}"
+        ) from error
     heading = rows[0][1] if rows else []
     if tuple(heading) != COLUMNS:
         raise InputError([_broken_heading(heading)], str(path))
@@ -105,6 +111,6 @@ def _written_rows(path: Path) -> Sequence[tuple[int, Sequence[str]]]:
 
 def _broken_heading(heading: Sequence[str]) -> Problem:
     unknown = [column for column in heading if column not in COLUMNS]
-    which = f"; unknown: {', '.join(unknown)}" if unknown else ""
+    which = other_separator("".join(heading[:1])) or (f"; unknown: {', '.join(unknown)}" if unknown else "")
     rule = f"must begin with the line {','.join(COLUMNS)}{which}"
     return Problem(path="row 1", value=",".join(heading)[:60], rule=rule)

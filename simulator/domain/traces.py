@@ -26,6 +26,7 @@ from simulator.domain.hourly import (
     HourlyProfile,
 )
 from simulator.errors import InputError, Problem
+from simulator.file_text import other_separator, utf8_text
 from simulator.table import Floats
 from simulator.units import HOUR, KILO
 
@@ -86,12 +87,13 @@ def _lines(path: Path) -> list[str]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise _broken("", "", "is larger than 50 MB", str(path))
-        return path.read_text(encoding="utf-8-sig").splitlines()
+        content = path.read_bytes()
     except OSError as error:
         raise _broken("", "", f"cannot be read: {error.strerror or error}", str(path)) from error
-    except UnicodeDecodeError as error:
-        rule = f"cannot be read: is not UTF-8 text (byte {error.start + 1}); save it as UTF-8"
-        raise _broken("", "", rule, str(path)) from error
+    try:
+        return utf8_text(content).splitlines()
+    except ValueError as error:
+        raise _broken("", "", str(error), str(path)) from error
 
 
 def _parquet_cells(path: Path) -> list[list[str]]:
@@ -144,10 +146,11 @@ def _is_heading(cells: list[str]) -> bool:
 def _broken_rule(cells: list[str], unit: TraceUnit) -> str | None:
     """Returns the rule that a row breaks, if it does."""
     if len(cells) != 2:
-        return f"must have two columns, timestamp and value, not {len(cells)}"
+        return f"must have two columns, timestamp and value, not {len(cells)}{other_separator(cells[0])}"
     value = _number(cells[1])
     if _time(cells[0]) is None:
-        return "must begin with a timestamp in ISO 8601, such as 2025-01-31T23:00"
+        way = other_separator(cells[0])
+        return f"must begin with a timestamp in ISO 8601, such as 2025-01-31T23:00{way}"
     if not math.isfinite(value):
         return f"must have a finite number of {unit.name} in its second column"
     if value < 0.0:

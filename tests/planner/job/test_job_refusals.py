@@ -65,7 +65,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "no-format.yaml": ("workload.precisions", "at least one number format"),
     "node-of-another-accelerator.yaml": ("offers[0]", "dgx-a100-640 holds a100-sxm4-80gb", "h100-sxm5-80gb"),
     "not-toml.toml": ("not valid TOML", "line 1, column 8"),
-    "null-bytes.yaml": ("not valid YAML", "#x0000"),
+    "null-bytes.yaml": ("is no text: it holds a NUL character (position 8)",),
     "number-as-a-name.yaml": ("limits = 7", "in quotes"),
     "number-for-a-truth.yaml": ("workload.has_sequence_parallel = 7", "must be true or false"),
     "objective-twice.yaml": ("objectives must name at least one objective, each once",),

@@ -331,6 +331,25 @@ def test_a_file_without_the_heading_says_which_one_it_needs(tmp_path: Path) -> N
         read_own_figures([path])
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            b"kind;id;quantity;value;unit;source;date;confidence",
+            "must begin with the line kind,id.*separated by commas, not by semicolons",
+        ),
+        ("kind,id".encode("utf-16-le"), "is not UTF-8 text: it looks like UTF-16; save it as UTF-8"),
+        (b"kind,i\0d", r"is no text: it holds a NUL character \(position 6\)"),
+        (b"kind,\xe9", "is not UTF-8 text: byte 0xe9 at position 5; save it as UTF-8"),
+    ],
+)
+def test_a_file_of_another_form_says_what_to_change(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "own.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_own_figures([path])
+
+
 def test_a_job_says_which_of_its_files_is_wrong_and_where(tmp_path: Path) -> None:
     good = written(tmp_path, "sites,us-iowa,grid_carbon,0.1,kgCO2e/kWh,us,2026,verified", name="good.csv")
     bad = written(tmp_path, "sites,us-iowa,grid_carbn,0.1,kgCO2e/kWh,us,2026,verified", name="bad.csv")
