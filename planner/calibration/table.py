@@ -20,6 +20,7 @@ from planner.input.problems import shown
 from simulator import catalog
 from simulator.domain.hardware import Precision
 from simulator.errors import CatalogError, InputError, Problem, refusal
+from simulator.file_text import other_separator, utf8_text
 from simulator.record import Choice
 from simulator.table import Floats
 
@@ -211,19 +212,20 @@ def read_kernels(path: Path, *, date: str | None = None) -> KernelTable:
 def _rows(path: Path) -> list[dict[str, str]]:
     try:
         data = path.read_bytes()
-        text = data.decode("utf-8-sig")
-        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+        rows = list(csv.reader(io.StringIO(utf8_text(data), newline=""), strict=True))
     except OSError as error:
         raise refusal(path, f"cannot be read: {error.strerror or error}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
+    except ValueError as error:  # no text
+        raise refusal(path, str(error)) from None
+    except csv.Error as error:
         raise refusal(path, f"is not a CSV file: {error}") from None
     if len(data) > LARGEST_FILE_BYTES:
         raise refusal(path, f"is larger than {LARGEST_FILE_BYTES:,} bytes, so it is not a table of kernels")
     head = tuple(rows[0]) if rows else ()
     if head != COLUMNS or len(rows) < 2:
-        raise refusal(
-            path, "is not a table of kernels as `capplan calibrate --device --output FILE.csv` writes it"
-        )
+        way = other_separator(head[0]) if head else ""
+        rule = f"is not a table of kernels as `capplan calibrate --device --output FILE.csv` writes it{way}"
+        raise refusal(path, rule)
     short = next((line for line, row in enumerate(rows, 1) if len(row) != len(COLUMNS)), None)
     if short is not None:
         raise refusal(path, f"row {short} has {len(rows[short - 1])} cells, not {len(COLUMNS)}")

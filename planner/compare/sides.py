@@ -26,6 +26,7 @@ from planner.recommended.study_facts import ANSWER, check_not_merged, job_of, st
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
+from simulator.file_text import utf8_text
 from studies.files.journal import Journal
 from studies.files.store import StudyStore, called
 from studies.progress import Report, ignore
@@ -105,13 +106,15 @@ def _planned(text: str, job: Job, written: str) -> Side:
 def _answered(text: str, path: Path) -> Side:
     """An answer in a file; the job that it answers lies beside it."""
     try:
-        answer = Recommendation.model_validate_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise _problem(text, f"{path} cannot be read: {error}") from None
+        answer = Recommendation.model_validate_json(utf8_text(path.read_bytes()))
+    except OSError as error:
+        raise _problem(text, f"{path} cannot be read: {error.strerror or error}") from None
     except ValidationError:
         raise _problem(
             text, f"{path} is not an answer of this version of capplan: run capplan recommend again"
         ) from None
+    except ValueError as error:  # no text; a broken record is one, too
+        raise _problem(text, f"{path} {error}") from None
     job_file = path.with_name(JOB_FILE)
     if not job_file.is_file():
         written = "the job file that `capplan recommend --output DIR` writes next to it"

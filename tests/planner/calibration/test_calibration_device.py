@@ -247,6 +247,7 @@ def test_the_table_travels_and_gives_the_same_constants(tmp_path: Path, table: K
             "column date = .*: must have at most 40 characters",
         ),
         (("seconds", "time"), "is not a table of kernels"),
+        (("gemm", "g\0mm"), "is no text: it holds a NUL character"),
         (
             ("layer_backward,bf16,gpt2-xl", "layer_backward,bf16,llama-2-7b"),
             "be followed by the backward pass of the same layer",
@@ -260,6 +261,13 @@ def test_a_broken_table_is_refused_with_row_and_column(
     file = tmp_path / "kernels.csv"
     file.write_text(kernel_text(table).replace(*change, 1))
     with pytest.raises(InputError, match=rule):
+        read_kernels(file)
+
+
+def test_a_table_that_a_spreadsheet_saved_with_semicolons_says_so(tmp_path: Path, table: KernelTable) -> None:
+    file = tmp_path / "kernels.csv"
+    file.write_text(kernel_text(table).replace(",", ";"))
+    with pytest.raises(InputError, match="separated by commas, not by semicolons"):
         read_kernels(file)
 
 
