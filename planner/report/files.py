@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from planner.input.own_files import OUTPUT, check_own_file, replacing
+from planner.input.own_files import OUTPUT, check_own_file, filling, replacing
 from planner.report.build import DrawnReport
 from planner.report.data import FAMILY
 from planner.report.page import page
 from planner.report.plots import PictureFormat, save_picture
 from simulator.argument_names import Argument
-from simulator.errors import InputError, Problem, unwritten
+from simulator.errors import InputError, Problem
 
 HEAD_CHARACTERS: Final = 2_000
 """Every report identifies itself within this many characters."""
@@ -45,7 +45,7 @@ def write_pictures(
 
     Args:
         drawn: the report.
-        folder: where to; pictures of the same name are replaced.
+        folder: where to; pictures of the same name are replaced, once all are drawn.
         picture_format: `png` or `svg`.
         names: figures to draw; all if none is named.
 
@@ -57,14 +57,11 @@ def write_pictures(
     if unknown:
         rule = f"is not a figure of this report; available: {', '.join(figures) or 'none'}"
         raise InputError([Problem(path=Argument("figure"), value=name, rule=rule) for name in unknown])
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = {name: folder / f"{name}.{picture_format}" for name in names or figures}
-        for name, path in paths.items():
-            save_picture(figures[name], drawn.cloud, path)
-    except OSError as error:
-        raise unwritten(OUTPUT, folder, error) from error
-    return list(paths.values())
+    files = {name: f"{name}.{picture_format}" for name in names or figures}
+    with filling(folder) as new:
+        for name, file in files.items():
+            save_picture(figures[name], drawn.cloud, new / file)
+    return [folder / file for file in files.values()]
 
 
 def check_target(path: Path, suffix: str) -> None:

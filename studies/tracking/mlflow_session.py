@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from simulator.argument_names import Words
-from simulator.errors import InputError, Problem, StudyError, TrackingError
+from simulator.errors import InputError, Problem, StudyError, TrackingError, system_reason
 from studies.files.drafts import put_in_place
 from studies.tracking.mlflow_server import CONNECT_TIMEOUT_S, check_server, given_by, is_server, server_words
 
@@ -322,6 +322,8 @@ def _reason(uri: str, error: Exception) -> str:
         return (
             "this is a folder, which MLflow no longer writes to: name a database, such as sqlite:///mlflow.db"
         )
+    if isinstance(error, OSError) and error.errno:
+        return system_reason(error)
     text = " ".join(str(error).split("(Background on this error")[0].split())
     return _hide(text, _passwords(uri))[:MAX_REASON_CHARACTERS] or type(error).__name__
 

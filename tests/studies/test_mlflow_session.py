@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sqlite3
@@ -243,6 +244,17 @@ def test_an_interrupt_leaves_no_broken_store(tmp_path: Path, made_by: Callable[[
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
+        make(made_by(making))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told_in_the_words_of_the_system(
+    tmp_path: Path, made_by: Callable[[Making], str]
+) -> None:
+    def making(draft: Path, file: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(draft))
+
+    with pytest.raises(TrackingError, match=r"^MLflow store sqlite://\S+: No space left on device$"):
         make(made_by(making))
     assert list(tmp_path.iterdir()) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import gzip
 import json
 import re
@@ -20,7 +21,7 @@ from planner.cli.commands import main
 from planner.job.file import load_job
 from planner.notes.reasons import cautions
 from planner.report.build import DrawnReport
-from planner.report.data import DesignCounts, Quantity, Report
+from planner.report.data import DesignCounts, Figure, Quantity, Report
 from planner.report.designs import EXCESS_NAMES, METRICS, design_counts, packed
 from planner.report.files import write_page, write_pictures
 from planner.report.html import tag
@@ -155,6 +156,25 @@ def test_every_figure_becomes_a_picture(
         assert all(content.startswith(b"\x89PNG") for content in files.values())
     else:
         assert "95\N{NO-BREAK SPACE}% of runs end within".encode() in files["finish"]
+
+
+def test_pictures_that_find_no_space_leave_older_ones_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "front.png").write_bytes(b"older")
+
+    def saved(figure: Figure, _cloud: object, path: Path) -> None:
+        if figure.name == "cost":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        path.write_bytes(b"newer")
+
+    monkeypatch.setattr("planner.report.files.save_picture", saved)
+    for folder in (tmp_path, tmp_path / "new"):
+        with pytest.raises(InputError, match="cannot be written: No space left on device"):
+            write_pictures(drawn(), folder, "png", ["front", "cost"])
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("front.png", b"older")]
+    write_pictures(drawn(), tmp_path, "png", ["front"])
+    assert (tmp_path / "front.png").read_bytes() == b"newer"
 
 
 @pytest.mark.long
