@@ -102,15 +102,22 @@ def why_chosen(job: Job, front: Evaluation, row: int, of_offers: OfferTally | No
 
 
 def _not_on_front(job: Job, front: Evaluation, row: int, of_offers: OfferTally | None) -> Iterator[str]:
-    """The accelerators on offer that no design of the front has, and the least that their designs reach."""
-    taken = {job.offers[offer].accelerator.name for offer in np.unique(front.plans.offer)}
+    """The accelerators on offer, by site, that no design of the front has, and the least that their designs reach."""
+    kinds = [f"{offer.accelerator.name}{_where(job, number)}" for number, offer in enumerate(job.offers)]
+    taken = {kinds[offer] for offer in np.unique(front.plans.offer)}
     offers: dict[str, list[int]] = {}
-    for number, offer in enumerate(job.offers):
-        offers.setdefault(offer.accelerator.name, []).append(number)
+    for number, kind in enumerate(kinds):
+        offers.setdefault(kind, []).append(number)
     for name, numbers in offers.items():
         if name not in taken:
             chosen = front.objectives(job)[row]
             yield f"No design on the front has {name}{_at_best(job, of_offers, numbers, chosen)}."
+
+
+def _where(job: Job, offer: int) -> str:
+    """The site of an offer, such as ` in sweden`; empty where all offers are at one."""
+    sites = {job.site_of(each).region for each in job.offers}
+    return f" in {job.site_of(job.offers[offer]).region}" if len(sites) > 1 else ""
 
 
 def _at_best(job: Job, of_offers: OfferTally | None, offers: Sequence[int], chosen: Floats) -> str:
@@ -196,10 +203,8 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
     layout = (
         "the same accelerators" if (chosen.offer, chosen.num_gpus) == (rival.offer, rival.num_gpus) else ""
     )
-    sites = {job.site_of(offer).region for offer in job.offers}
-    where = f" in {job.site_of(job.offers[rival.offer]).region}" if len(sites) > 1 else ""
     which = f" of offers[{rival.offer}]" if _twins(job, rival.offer) else ""
-    who = layout or f"{rival.num_gpus:,} x {chip}{which}{where}"
+    who = layout or f"{rival.num_gpus:,} x {chip}{which}{_where(job, rival.offer)}"
     price = f": {', '.join(loses)}" if loses else ""
     return (
         f"The lowest {NAMES[objective]} is {amount(objective, values[best, k])} "

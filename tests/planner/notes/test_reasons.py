@@ -64,6 +64,13 @@ def test_the_longest_of_the_runs_of_more_than_a_year_is_told() -> None:
     assert told.startswith("2 of 3 designs on the front take longer than a year, up to 500 days")
 
 
+def test_a_site_that_no_design_of_the_front_has_is_told() -> None:
+    here, there = ({**H100_RENTED, "site": site} for site in ("iceland", "poland"))
+    front = evaluate(job := job_with(here, there), plans_with({"num_gpus": 16, "zero_stage": 3}))
+    (told,) = (line for line in why_chosen(job, front, 0, None) if line.startswith("No design on the front"))
+    assert told.startswith("No design on the front has H100 SXM5 80GB in poland: ")
+
+
 class TestAcceleratorsThatNoDesignOfTheFrontHas:
     JOB = job_with(
         H100_RENTED, A100_RENTED, objectives=["time_to_train", "cost"], limits={"budget_usd": 1.6e6}
