@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import pty
@@ -108,6 +110,12 @@ def test_a_signal_while_the_reader_waits_cuts_nothing_off(unbuffered: str) -> No
         assert process.stderr.readline() == "\n"  # that it is stopping
         assert len(process.stdout.read()) == length - 1
     assert process.returncode == 0
+
+
+def test_a_program_that_calls_the_command_gets_the_answer_as_text() -> None:
+    with contextlib.redirect_stdout(io.StringIO()) as written:
+        assert cli.main(["catalog", "models"]) == 0
+    assert written.getvalue().startswith("name")
 
 
 @pytest.mark.parametrize("number", SIGNALS)
