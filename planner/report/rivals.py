@@ -34,13 +34,15 @@ class Rival:
     """Its decisions."""
     accelerator: str
     """Name of its accelerator."""
+    where: str = ""
+    """Its site, such as ` in sweden`, where the job has several."""
     design_id: int | None
     """Id of the design on the front; `None` if it is not on the front."""
 
     @property
     def words(self) -> str:
         """Description of the rival for readers."""
-        name = f"{human.count(self.plan.num_gpus)} x {self.accelerator}, {layout(self.plan)}"
+        name = f"{human.count(self.plan.num_gpus)} x {self.accelerator}{self.where}, {layout(self.plan)}"
         return f"{name}, not on the front" if self.design_id is None else f"design {self.design_id}, {name}"
 
 
@@ -49,7 +51,12 @@ def rivals(job: Job, answer: Recommendation, best: Design, fastest: FastestRuns)
     others = [design for design in answer.front if design.design_id != best.design_id]
     rows = spread_rows(len(others), MOST_RIVALS)
     front = [
-        Rival(plan=design.plan, accelerator=design.accelerator, design_id=design.design_id)
+        Rival(
+            plan=design.plan,
+            accelerator=design.accelerator,
+            where=_where(job, design.plan.offer),
+            design_id=design.design_id,
+        )
         for design in (best, *(others[row] for row in rows))
     ]
     known = {rival.plan for rival in front}
@@ -83,11 +90,17 @@ def _of_offers(job: Job, best: Design, fastest: FastestRuns) -> list[Rival]:
         Rival(
             plan=_run_like(best.plan, plan, offer, has_spares=has_spares),
             accelerator=job.offers[offer].accelerator.id,
+            where=_where(job, offer),
             design_id=None,
         )
         for offer, plan in layouts
         for has_spares in job.search.with_spares
     ]
+
+
+def _where(job: Job, offer: int) -> str:
+    region = job.site_of(job.offers[offer]).region
+    return f" in {region}" if any(job.site_of(each).region != region for each in job.offers) else ""
 
 
 def _run_like(best: Plan, fastest: Plan, offer: int, *, has_spares: bool) -> Plan:

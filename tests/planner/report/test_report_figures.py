@@ -20,6 +20,7 @@ from planner.report.figures import show_figure
 from planner.report.flips import flips
 from planner.report.front import front_figure
 from planner.report.plots import STYLE, drawing
+from planner.report.rivals import rivals
 from planner.report.scaling import MOST_SIZES, curve_of, curve_title, few_sizes
 from planner.report.sources import report_of_folder
 from planner.report.units import text
@@ -278,6 +279,18 @@ def test_the_error_of_a_step_is_that_of_one_kind_of_accelerator_wherever_it_stan
     assert step.label == "step time, h100-sxm5-80gb"
     assert step.at_high == pytest.approx(0.25)
     assert not step.marks
+
+
+def test_rivals_have_their_site_where_the_job_has_several() -> None:
+    answer, one = drawn().report.answer, drawn().report.job
+    norway = job_with(site="norway").site
+    two = one.model_copy(
+        update={"offers": (one.offers[0].model_copy(update={"site": norway}), *one.offers[1:])}
+    )
+    best = best_of(drawn().report)
+    for job_, places in (two, {"norway", one.site.region}), (one, {""}):
+        told = [rival.words for rival in rivals(job_, answer, best, FastestRuns(job_, best))]
+        assert {words.partition(",")[0].partition(" in ")[2] for words in told if "not on" in words} == places
 
 
 def test_a_quote_is_searched_beyond_itself_for_offers_that_are_not_on_the_front() -> None:
