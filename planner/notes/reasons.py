@@ -22,6 +22,7 @@ from planner.notes.precision_note import precision_notes
 from planner.notes.price_notes import price_notes
 from planner.notes.purchase_note import purchase_notes
 from planner.notes.sharding_note import sharding_notes
+from planner.recommended.design_words import in_site
 from planner.recommended.limit_uses import limit_uses, share_of_runs
 from planner.recommended.recommendation import Design, Recommendation, Rejection, Uncertainty
 from planner.text import human
@@ -103,7 +104,7 @@ def why_chosen(job: Job, front: Evaluation, row: int, of_offers: OfferTally | No
 
 def _not_on_front(job: Job, front: Evaluation, row: int, of_offers: OfferTally | None) -> Iterator[str]:
     """The accelerators on offer, by site, that no design of the front has, and the least that their designs reach."""
-    kinds = [f"{offer.accelerator.name}{_where(job, number)}" for number, offer in enumerate(job.offers)]
+    kinds = [f"{offer.accelerator.name}{in_site(job, number)}" for number, offer in enumerate(job.offers)]
     taken = {kinds[offer] for offer in np.unique(front.plans.offer)}
     offers: dict[str, list[int]] = {}
     for number, kind in enumerate(kinds):
@@ -112,12 +113,6 @@ def _not_on_front(job: Job, front: Evaluation, row: int, of_offers: OfferTally |
         if name not in taken:
             chosen = front.objectives(job)[row]
             yield f"No design on the front has {name}{_at_best(job, of_offers, numbers, chosen)}."
-
-
-def _where(job: Job, offer: int) -> str:
-    """The site of an offer, such as ` in sweden`; empty where all offers are at one."""
-    sites = {job.site_of(each).region for each in job.offers}
-    return f" in {job.site_of(job.offers[offer]).region}" if len(sites) > 1 else ""
 
 
 def _at_best(job: Job, of_offers: OfferTally | None, offers: Sequence[int], chosen: Floats) -> str:
@@ -204,7 +199,7 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
         "the same accelerators" if (chosen.offer, chosen.num_gpus) == (rival.offer, rival.num_gpus) else ""
     )
     which = f" of offers[{rival.offer}]" if _twins(job, rival.offer) else ""
-    who = layout or f"{rival.num_gpus:,} x {chip}{which}{_where(job, rival.offer)}"
+    who = layout or f"{rival.num_gpus:,} x {chip}{which}{in_site(job, rival.offer)}"
     price = f": {', '.join(loses)}" if loses else ""
     return (
         f"The lowest {NAMES[objective]} is {amount(objective, values[best, k])} "

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from planner.recommended.recommendation import Design, Recommendation, Spread, Uncertainty
 from planner.text import human
+from simulator.domain.job import Job
 from simulator.domain.plan import Plan, Schedule
 from simulator.units import DAY, KILO
 
@@ -55,6 +56,12 @@ def headline(design: Design, where: str = "") -> str:
 def has_several_sites(answer: Recommendation) -> bool:
     """Whether the designs of the front are in different regions."""
     return len({design.region for design in answer.front}) > 1
+
+
+def in_site(job: Job, offer: int) -> str:
+    """Returns where an offer of a job is, such as ` in sweden`; empty where all of them are at one site."""
+    regions = [job.site_of(each).region for each in job.offers]
+    return f" in {regions[offer]}" if len(set(regions)) > 1 else ""
 
 
 def site_words(answer: Recommendation, design: Design) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.recommended.design_words import layout
+from planner.recommended.design_words import in_site, layout
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.fastest import FastestRuns
 from planner.text import human
@@ -54,7 +54,7 @@ def rivals(job: Job, answer: Recommendation, best: Design, fastest: FastestRuns)
         Rival(
             plan=design.plan,
             accelerator=design.accelerator,
-            where=_where(job, design.plan.offer),
+            where=in_site(job, design.plan.offer),
             design_id=design.design_id,
         )
         for design in (best, *(others[row] for row in rows))
@@ -90,17 +90,12 @@ def _of_offers(job: Job, best: Design, fastest: FastestRuns) -> list[Rival]:
         Rival(
             plan=_run_like(best.plan, plan, offer, has_spares=has_spares),
             accelerator=job.offers[offer].accelerator.id,
-            where=_where(job, offer),
+            where=in_site(job, offer),
             design_id=None,
         )
         for offer, plan in layouts
         for has_spares in job.search.with_spares
     ]
-
-
-def _where(job: Job, offer: int) -> str:
-    region = job.site_of(job.offers[offer]).region
-    return f" in {region}" if any(job.site_of(each).region != region for each in job.offers) else ""
 
 
 def _run_like(best: Plan, fastest: Plan, offer: int, *, has_spares: bool) -> Plan:
