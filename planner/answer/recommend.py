@@ -221,7 +221,7 @@ def _answer(
         created_at=now.isoformat(timespec="seconds"),
         status=_status(result, infeasibility),
         recommendation=best,
-        why=why_chosen(job, choice.front, choice.row, result.archive.of_offers) if choice else (),
+        why=why_chosen(job, choice.front, choice.row, result.archive.tally) if choice else (),
         uncertainty=uncertainty,
         objectives=tuple(objective.value for objective in job.objectives),
         front=designs,

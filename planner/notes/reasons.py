@@ -74,20 +74,20 @@ def _difference(objective: Objective, value: float, reference: float) -> str:
     return f"a {amount(objective, value)}" if objective.is_risk else change(value, reference)
 
 
-def why_chosen(job: Job, front: Evaluation, row: int, of_offers: OfferTally | None) -> tuple[str, ...]:
+def why_chosen(job: Job, front: Evaluation, row: int, tally: OfferTally) -> tuple[str, ...]:
     """Returns why a row of the front is recommended: its rank in each objective, and the trade-offs of its rivals.
 
     Args:
         job: the job.
         front: the front.
         row: the recommended design.
-        of_offers: what the designs of each offer reached; `None`: unknown.
+        tally: what the designs of each offer reached.
     """
     values = front.objectives(job)
     plan = front.plans.plan(row)
     sentences = [_method(job, len(front)), *_offer(job, plan.offer), *_size(job, plan)]
     if len(front) == 1:
-        return (*sentences, *_not_on_front(job, front, row, of_offers), *_headroom(job, front, row))
+        return (*sentences, *_not_on_front(job, front, row, tally), *_headroom(job, front, row))
     for k, objective in enumerate(job.objectives):
         best = int(np.argmin(values[:, k]))
         name = NAMES[objective]
@@ -99,10 +99,10 @@ def why_chosen(job: Job, front: Evaluation, row: int, of_offers: OfferTally | No
             )
         else:
             sentences.append(_against(job, front, values, row, best, k))
-    return (*sentences, *_not_on_front(job, front, row, of_offers), *_headroom(job, front, row))
+    return (*sentences, *_not_on_front(job, front, row, tally), *_headroom(job, front, row))
 
 
-def _not_on_front(job: Job, front: Evaluation, row: int, of_offers: OfferTally | None) -> Iterator[str]:
+def _not_on_front(job: Job, front: Evaluation, row: int, tally: OfferTally) -> Iterator[str]:
     """The accelerators on offer, by site, that no design of the front has, and the least that their designs reach."""
     kinds = [f"{offer.accelerator.name}{in_site(job, number)}" for number, offer in enumerate(job.offers)]
     taken = {kinds[offer] for offer in np.unique(front.plans.offer)}
@@ -112,22 +112,18 @@ def _not_on_front(job: Job, front: Evaluation, row: int, of_offers: OfferTally |
     for name, numbers in offers.items():
         if name not in taken:
             chosen = front.objectives(job)[row]
-            yield f"No design on the front has {name}{_at_best(job, of_offers, numbers, chosen)}."
+            yield f"No design on the front has {name}{_at_best(job, tally, numbers, chosen)}."
 
 
-def _at_best(job: Job, of_offers: OfferTally | None, offers: Sequence[int], chosen: Floats) -> str:
+def _at_best(job: Job, tally: OfferTally, offers: Sequence[int], chosen: Floats) -> str:
     """What the designs of some offers reach in each objective, or why none is feasible."""
-    if of_offers is None:
-        return ": each one found violates a limit, or gains next to nothing over another in any objective"
-    num_designs, num_feasible = (
-        int(each[offers].sum()) for each in (of_offers.num_designs, of_offers.num_feasible)
-    )
+    num_designs, num_feasible = (int(each[offers].sum()) for each in (tally.num_designs, tally.num_feasible))
     if not num_designs:
         return ": none was simulated"
     if not num_feasible:
-        broken = ", ".join(f"{number:,} {name}" for name, number in of_offers.breaking_of(offers).items())
+        broken = ", ".join(f"{number:,} {name}" for name, number in tally.breaking_of(offers).items())
         return f": none of {human.designs(num_designs)} simulated meets all limits; violated: {broken}"
-    least = of_offers.least[offers].min(axis=0)
+    least = tally.least[offers].min(axis=0)
     reached = ", ".join(
         f"{NAMES[objective]} {amount(objective, value)}"
         + ("" if objective.is_risk else f" ({change(value, own)})")

@@ -1,4 +1,4 @@
-"""What is kept in memory of everything that was evaluated? Only the front and the counts."""
+"""What is kept in memory of everything that was evaluated? Only the front and a tally."""
 
 from __future__ import annotations
 
@@ -28,12 +28,8 @@ class Archive:
         none."""
         self.ids: Integers = np.zeros(0, dtype=np.int64)
         """Numbers of these designs."""
-        self.num_evaluated = 0
-        self.num_feasible = 0
-        self.num_breaking = dict.fromkeys(ExcessTable.names(), 0)
-        """Designs that break each limit; one design may break several."""
-        self.of_offers: OfferTally | None = OfferTally(job)
-        """What the designs of each offer reached; `None` once a reduction was added, which keeps only a front."""
+        self.tally = OfferTally.none(job)
+        """What all designs reached, by offer."""
         self._reference: NDArray[np.float64] | None = None
         self._distinct: NDArray[np.intp] | None = None
 
@@ -46,17 +42,26 @@ class Archive:
         """
         reduction = found if isinstance(found, Reduction) else Reduction.of(self._job, found)
         first = self.num_evaluated
-        self.num_evaluated += reduction.num_evaluated
-        self.num_feasible += reduction.num_feasible
-        for name, number in reduction.num_breaking.items():
-            self.num_breaking[name] += number
+        self.tally += reduction.tally
         self._merge(reduction.front, first + reduction.rows)
         if isinstance(found, Reduction):
-            self.of_offers = None
             return first + reduction.rows
-        if self.of_offers is not None:
-            self.of_offers.add(found)
         return first + np.arange(len(found), dtype=np.int64)
+
+    @property
+    def num_evaluated(self) -> int:
+        """Number of designs that were added."""
+        return int(self.tally.num_designs.sum())
+
+    @property
+    def num_feasible(self) -> int:
+        """Those that keep all limits."""
+        return int(self.tally.num_feasible.sum())
+
+    @property
+    def num_breaking(self) -> dict[str, int]:
+        """Designs that break each limit; one design may break several."""
+        return dict(zip(ExcessTable.names(), self.tally.num_breaking.sum(axis=0).tolist(), strict=True))
 
     def hypervolume(self) -> float:
         """Returns the share of the box between zero and the worst values of the first front that the front dominates."""

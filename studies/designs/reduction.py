@@ -1,4 +1,4 @@
-"""What is kept of a batch of designs when there are too many to keep all? Its front, and how many designs break each limit.
+"""What is kept of a batch of designs when there are too many to keep all? Its front, and a tally of them by offer.
 
 The front of many batches is the front of their fronts, so reductions combine to exactly what all designs would have given.
 A reduction of 30,000 designs takes a few kilobytes.
@@ -6,7 +6,6 @@ A reduction of 30,000 designs takes a few kilobytes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self, final
@@ -14,14 +13,14 @@ from typing import Final, Self, final
 import numpy as np
 
 from constraints.evaluation import Evaluation, judge
-from constraints.limits import ExcessTable
 from objectives.pareto import front_rows
 from simulator.domain.job import Job
 from simulator.table import Integers, Table
+from studies.designs.offer_tally import OfferTally
 from studies.designs.payload import PLANS, Parts, parts_of, to_bytes
 
 PLACES: Final = "places"
-COUNTS: Final = "counts"
+TALLY: Final = "tally"
 """Part and fact that only the bytes of a reduction have."""
 
 
@@ -36,17 +35,19 @@ class PlaceTable(Table):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Reduction:
-    """The front of a batch of designs, and counts of all of them."""
+    """The front of a batch of designs, and a tally of all of them."""
 
     front: Evaluation
     """Feasible designs that no other design of the batch beats, by ascending first objective."""
     rows: Integers
     """Their positions in the batch, `(n,)`."""
-    num_evaluated: int
-    """Number of designs of the batch."""
-    num_feasible: int
-    num_breaking: dict[str, int]
-    """Designs that break each limit; one design may break several."""
+    tally: OfferTally
+    """What all of its designs reached, by offer."""
+
+    @property
+    def num_evaluated(self) -> int:
+        """Number of designs of the batch."""
+        return int(self.tally.num_designs.sum())
 
     @classmethod
     def of(cls, job: Job, evaluation: Evaluation) -> Self:
@@ -54,13 +55,10 @@ class Reduction:
         feasible = np.flatnonzero(evaluation.is_feasible)
         values = evaluation.objectives(job)[feasible]
         rows = feasible[front_rows(values)]
-        excess = evaluation.excess.columns()
         return cls(
             front=evaluation.take(rows),
             rows=rows.astype(np.int64),
-            num_evaluated=len(evaluation),
-            num_feasible=len(feasible),
-            num_breaking={name: int(np.count_nonzero(column)) for name, column in excess.items()},
+            tally=OfferTally.of(job, evaluation),
         )
 
     @classmethod
@@ -73,27 +71,22 @@ class Reduction:
         return cls(
             front=fronts.take(best),
             rows=rows[best],
-            num_evaluated=int(first[-1]),
-            num_feasible=sum(part.num_feasible for part in parts),
-            num_breaking={
-                name: sum(part.num_breaking[name] for part in parts) for name in ExcessTable.names()
-            },
+            tally=sum((part.tally for part in parts), OfferTally.none(job)),
         )
 
     def to_bytes(self) -> bytes:
         """Returns the reduction as bytes, without what depends on prices and limits."""
-        counts = {"evaluated": self.num_evaluated, "feasible": self.num_feasible, **self.num_breaking}
         tables: dict[str, Table] = {
             PLANS: self.front.plans,
             **parts_of(self.front.outcomes),
             PLACES: PlaceTable(row=self.rows),
         }
-        return to_bytes(tables, {COUNTS: json.dumps(counts)})
+        return to_bytes(tables, {TALLY: self.tally.to_json()})
 
 
 def is_reduction(parts: Parts) -> bool:
     """Whether the bytes hold a reduction rather than every design of a batch."""
-    return COUNTS in parts.facts
+    return TALLY in parts.facts
 
 
 def read_reduction(job: Job, parts: Parts) -> Reduction:
@@ -102,18 +95,11 @@ def read_reduction(job: Job, parts: Parts) -> Reduction:
     Raises:
         ValueError: the bytes are of another version.
     """
-    counts: dict[str, int] = json.loads(parts.facts[COUNTS])
-    breaking = {name: count for name, count in counts.items() if name not in ("evaluated", "feasible")}
-    if sorted(breaking) != sorted(ExcessTable.names()):
-        raise ValueError(
-            f"the designs were reduced under other limits than this version knows: {sorted(breaking)}"
-        )
+    tally = OfferTally.from_json(parts.facts[TALLY])
     return Reduction(
         front=judge(job, parts.plans(), parts.outcomes()),
         rows=parts.table(PLACES, PlaceTable).row,
-        num_evaluated=counts["evaluated"],
-        num_feasible=counts["feasible"],
-        num_breaking=breaking,
+        tally=tally,
     )
 
 

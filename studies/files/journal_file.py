@@ -12,7 +12,7 @@ from pathlib import Path
 
 from simulator.errors import OtherVersionError, StudyError
 
-FORMAT = "capplan study 3"
+FORMAT = "capplan study 4"
 """Format name stored in the file; another number means another layout."""
 TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

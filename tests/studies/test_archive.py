@@ -70,21 +70,21 @@ def test_a_design_of_the_front_that_comes_alone_leaves_it_as_it_is() -> None:
         np.testing.assert_array_equal(order[archive.ids], at_once.ids)
 
 
-def test_what_offers_reached_is_known_until_only_a_front_of_a_batch_is_kept() -> None:
+def test_what_offers_reached_is_known_also_where_only_fronts_of_batches_are_kept() -> None:
     found = evaluate(JOB, pruned_space(JOB).designs().take(slice(0, None, 20)))
     parts = np.array_split(np.arange(len(found)), 3)
     archive = Archive(JOB)
     for rows in parts[:2]:
         archive.add(found.take(rows))
-    known = found.take(np.concatenate(parts[:2]))
-    assert archive.of_offers is not None
-    assert archive.of_offers.num_designs.sum() == len(known)
-    assert archive.of_offers.num_feasible.sum() == archive.num_feasible
-    broken = archive.of_offers.breaking_of(range(len(JOB.offers)))
-    assert broken == {name: number for name, number in archive.num_breaking.items() if number}
-    for offer in range(len(JOB.offers)):
-        values = known.objectives(JOB)[known.is_feasible & (known.plans.offer == offer)]
-        np.testing.assert_array_equal(archive.of_offers.least[offer], values.min(axis=0, initial=np.inf))
     reduction = Reduction.of(JOB, found.take(parts[2]))
-    np.testing.assert_array_equal(archive.add(reduction), len(known) + reduction.rows)
-    assert archive.of_offers is None
+    np.testing.assert_array_equal(archive.add(reduction), len(parts[0]) + len(parts[1]) + reduction.rows)
+    tally = archive.tally
+    assert (archive.num_evaluated, archive.num_feasible) == (len(found), found.is_feasible.sum())
+    for offer in range(len(JOB.offers)):
+        of_offer = found.take(np.flatnonzero(found.plans.offer == offer))
+        assert tally.num_designs[offer] == len(of_offer)
+        assert tally.num_feasible[offer] == of_offer.is_feasible.sum()
+        broken = {name: np.count_nonzero(column) for name, column in of_offer.excess.columns().items()}
+        assert tally.breaking_of([offer]) == {name: number for name, number in broken.items() if number}
+        values = of_offer.objectives(JOB)[of_offer.is_feasible]
+        np.testing.assert_array_equal(tally.least[offer], values.min(axis=0, initial=np.inf))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -10,13 +11,12 @@ import pytest
 from constraints import lattice
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import num_run_knobs
-from constraints.limits import ExcessTable
 from constraints.space import Space, pruned_space
 from simulator.domain.job import Job
 from studies.designs import blocks
 from studies.designs.blocks import BlockWorker, block_parts
 from studies.designs.payload import PLANS, from_bytes, to_bytes
-from studies.designs.reduction import COUNTS, Reduction, is_reduction, kept_of, read_reduction
+from studies.designs.reduction import TALLY, Reduction, is_reduction, kept_of, read_reduction
 from tests.studies.study_jobs import small_job, with_limits
 
 
@@ -45,8 +45,8 @@ def reduction(job: Job, evaluation: Evaluation) -> Reduction:
 
 
 def assert_same(found: Reduction, expected: Reduction) -> None:
-    assert found.num_breaking == expected.num_breaking
-    assert (found.num_evaluated, found.num_feasible) == (expected.num_evaluated, expected.num_feasible)
+    for name, told in asdict(expected.tally).items():
+        np.testing.assert_array_equal(asdict(found.tally)[name], told, err_msg=name)
     np.testing.assert_array_equal(found.rows, expected.rows)
     for part in ("plans", "scores", "excess"):
         for name, column in getattr(expected.front, part).columns().items():
@@ -73,8 +73,9 @@ def test_all_designs_are_counted_and_those_that_break_a_limit_under_it(
     late = evaluation.excess.deadline_days > 0
     assert 0 < late.sum() < len(evaluation)
     assert reduction.num_evaluated == len(evaluation)
-    assert reduction.num_feasible == evaluation.is_feasible.sum()
-    assert reduction.num_breaking == dict.fromkeys(ExcessTable.names(), 0) | {"deadline_days": late.sum()}
+    tally = reduction.tally
+    assert tally.num_feasible.sum() == evaluation.is_feasible.sum()
+    assert tally.breaking_of(range(len(tally.num_designs))) == {"deadline_days": late.sum()}
 
 
 def test_reductions_of_parts_are_that_of_the_whole_even_where_a_part_has_nothing_feasible(
@@ -98,8 +99,9 @@ def test_a_reduction_comes_back_from_its_bytes(
 
 def test_counts_of_limits_that_this_version_does_not_know_are_refused(job: Job, reduction: Reduction) -> None:
     parts = from_bytes(reduction.to_bytes())
-    counts = json.loads(parts.facts[COUNTS]) | {"noise_db": 0}
-    other = from_bytes(to_bytes({PLANS: reduction.front.plans}, {COUNTS: json.dumps(counts)}))
+    told = json.loads(parts.facts[TALLY])
+    told["breaking"]["noise_db"] = [0]
+    other = from_bytes(to_bytes({PLANS: reduction.front.plans}, {TALLY: json.dumps(told)}))
     with pytest.raises(ValueError, match=r"reduced under other limits than this version knows: .*noise_db"):
         read_reduction(job, other)
 

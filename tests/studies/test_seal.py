@@ -177,5 +177,5 @@ def test_a_flipped_bit_is_an_error_or_changes_nothing_that_is_read(path: Path, w
 
 def test_a_study_of_the_form_before_is_named_as_such(path: Path) -> None:
     change(path, "UPDATE facts SET value = 'capplan study 1' WHERE name = 'format'")
-    with pytest.raises(StudyError, match="another version: 'capplan study 1' instead of 'capplan study 3'"):
+    with pytest.raises(StudyError, match="another version: 'capplan study 1' instead of 'capplan study 4'"):
         facts_of(path)

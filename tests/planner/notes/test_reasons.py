@@ -23,7 +23,7 @@ def test_a_rival_is_told_with_its_gain_its_losses_and_its_site_if_there_are_seve
     front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 64, "offer": 1}))
     days, usd = np.array([30.0, 24.0]), np.array([1e6, 1.5e6])
     front = replace(front, scores=replace(front.scores, time_to_train_s=days * DAY, cost_usd=usd))
-    told = why_chosen(job, front, 0, None)
+    told = why_chosen(job, front, 0, OfferTally.of(job, front))
     where = " in norway" if site == "norway" else ""
     rival = f"64 x {job.offers[1].accelerator.name}{where}: +50.0 % cost"
     assert told[1] == f"The lowest time to train is 24.0 days (-20.0 %) with {rival}."
@@ -38,14 +38,14 @@ def test_a_size_at_the_end_of_its_range_is_told(sizes: Mapping[str, int], *, is_
     job = job_with({**H100_RENTED, "num_gpus": sizes}, objectives=["time_to_train", "cost"])
     front = evaluate(job, plans_with({"num_gpus": 64, "zero_stage": 3}))
     said = "It has all 64 GPUs that offers[0].num_gpus allows; more may be better still."
-    assert (said in why_chosen(job, front, 0, None)) == is_told
+    assert (said in why_chosen(job, front, 0, OfferTally.of(job, front))) == is_told
 
 
 def test_a_rival_of_one_objective_loses_nothing() -> None:
     job = job_with(H100_RENTED, objectives=["time_to_train"])
     front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 16}))
     front = replace(front, scores=replace(front.scores, time_to_train_s=np.array([30.0, 24.0]) * DAY))
-    told = why_chosen(job, front, 0, None)[1]
+    told = why_chosen(job, front, 0, OfferTally.of(job, front))[1]
     assert told == "The lowest time to train is 24.0 days (-20.0 %) with the same accelerators."
 
 
@@ -67,7 +67,11 @@ def test_the_longest_of_the_runs_of_more_than_a_year_is_told() -> None:
 def test_a_site_that_no_design_of_the_front_has_is_told() -> None:
     here, there = ({**H100_RENTED, "site": site} for site in ("iceland", "poland"))
     front = evaluate(job := job_with(here, there), plans_with({"num_gpus": 16, "zero_stage": 3}))
-    (told,) = (line for line in why_chosen(job, front, 0, None) if line.startswith("No design on the front"))
+    (told,) = (
+        line
+        for line in why_chosen(job, front, 0, OfferTally.of(job, front))
+        if line.startswith("No design on the front")
+    )
     assert told.startswith("No design on the front has H100 SXM5 80GB in poland: ")
 
 
@@ -76,7 +80,7 @@ class TestAcceleratorsThatNoDesignOfTheFrontHas:
         H100_RENTED, A100_RENTED, objectives=["time_to_train", "cost"], limits={"budget_usd": 1.6e6}
     )
 
-    def told(self, days: list[float], usd: list[float], *, is_whole: bool = True) -> str:
+    def told(self, days: list[float], usd: list[float]) -> str:
         """What is said of A100 beside a recommended design of 20 days and $1 M; the first of the designs has H100."""
         fits = {"num_gpus": 16, "zero_stage": 3}
         plans = plans_with(fits, *({**fits, "offer": 1} for _ in days))
@@ -84,11 +88,10 @@ class TestAcceleratorsThatNoDesignOfTheFrontHas:
         values = np.array([20.0, *days]) * DAY, np.array([1e6, *usd])
         excess = replace(found.excess, budget_usd=np.maximum(0.0, values[1] / 1.6e6 - 1.0))
         scores = replace(found.scores, time_to_train_s=values[0], cost_usd=values[1])
-        found, of_offers = replace(found, scores=scores, excess=excess), OfferTally(self.JOB)
-        of_offers.add(found.take(np.array([0])))
-        of_offers.add(found)
+        found = replace(found, scores=scores, excess=excess)
         front = found.take(np.array([0]))
-        said = why_chosen(self.JOB, front, 0, of_offers if is_whole else None)
+        tally = OfferTally.of(self.JOB, front) + OfferTally.of(self.JOB, found)
+        said = why_chosen(self.JOB, front, 0, tally)
         return next(line for line in said if "No design on the front has" in line).partition("80GB")[2]
 
     def test_the_lowest_of_their_feasible_designs_is_told_value_by_value(self) -> None:
@@ -105,6 +108,5 @@ class TestAcceleratorsThatNoDesignOfTheFrontHas:
             ": none of 2 designs simulated meets all limits; violated: 2 budget_usd."
         )
 
-    def test_what_was_never_simulated_or_not_kept_is_not_made_up(self) -> None:
+    def test_what_was_never_simulated_is_not_made_up(self) -> None:
         assert self.told([], []) == ": none was simulated."
-        assert self.told([30.0], [1.2e6], is_whole=False).startswith(": each one found violates a limit, or")

@@ -21,6 +21,7 @@ from planner.uncertain.sensitivity import front_tornado
 from planner.views.bests_view import driver_text, paragraph
 from planner.views.comparisons_view import intervals, survivals
 from simulator.domain.job import Objective
+from studies.designs.offer_tally import OfferTally
 from tests.planner.compared import chosen_of
 from tests.planner.hand_made import recommended as hand_made
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
@@ -178,22 +179,22 @@ class TestWords:
         spot = {**H100_RENTED, "rent_usd_per_gpu_hour": 1.25, "interruptions_per_1000_node_days": 40}
         job = job_with(H100_RENTED, spot, A100_RENTED, objectives=["time_to_train", "cost"])
         front = evaluate(job, plans_with(*({"num_gpus": 32, "offer": k} for k in range(3))))
-        told = " ".join(why_chosen(job, front, 1, None))
+        told = " ".join(why_chosen(job, front, 1, OfferTally.none(job)))
         assert (
             "It uses offers[1], rented at $1.25 per GPU-hour, reclaimed 40 times in 1,000 node-days; "
             "offers[0] has the same accelerator." in told
         )
         assert "32 x H100 SXM5 80GB of offers[0]" in told
-        assert "It uses offers" not in " ".join(why_chosen(job, front, 2, None))
+        assert "It uses offers" not in " ".join(why_chosen(job, front, 2, OfferTally.none(job)))
 
     def test_accelerators_on_offer_that_no_design_of_the_front_has_are_named(self) -> None:
         job = job_with(H100_RENTED, A100_RENTED, objectives=["time_to_train", "cost"])
         both = evaluate(job, plans_with(*({"num_gpus": 32, "offer": k} for k in range(2))))
         for rows in ([0], [0, 0]):
-            told = why_chosen(job, both.take(np.array(rows)), 0, None)
+            told = why_chosen(job, both.take(np.array(rows)), 0, OfferTally.none(job))
             (said,) = (sentence for sentence in told if "No design on the front has" in sentence)
             assert said.startswith("No design on the front has A100 SXM4 80GB: ")
-        assert "No design on the front has" not in " ".join(why_chosen(job, both, 0, None))
+        assert "No design on the front has" not in " ".join(why_chosen(job, both, 0, OfferTally.none(job)))
 
     def test_hours_of_energy_are_not_called_those_of_cost_that_hold_spares(self) -> None:
         job = job_with(objectives=["cost", "energy"])

@@ -76,7 +76,7 @@ def test_the_list_tells_a_study_of_another_version_from_a_damaged_one_and_says_w
     assert main(["study", "list", "--store", str(tmp_path)]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert f"{older.stem} other version 0" in told
-    assert "study of another version: 'capplan study 1' instead of 'capplan study 3'" in told
+    assert "study of another version: 'capplan study 1' instead of 'capplan study 4'" in told
     assert "broken: study" in told
     assert "file is not a database" in told
 

@@ -20,6 +20,7 @@ from planner.uncertain.input_uncertainty import input_uncertainty_of
 from planner.views.front_view import show_designs
 from simulator.domain.job import Job, Objective
 from simulator.units import DAY
+from studies.designs.offer_tally import OfferTally
 from studies.tracking.design_table import Marks, design_columns, design_runs, ranks
 from tests.support import job_with
 
@@ -92,7 +93,7 @@ def test_equal_risks_are_ties_and_nobody_leads_in_them() -> None:
     assert set(risk.shared_with) == set(range(len(front))) - {1}
     (told,) = [
         line
-        for line in why_chosen(job, front, 1, None)
+        for line in why_chosen(job, front, 1, OfferTally.none(job))
         if "risk of missing the deadline on the front" in line
     ]
     assert told.endswith(f", shared with {len(front) - 1} others.")
@@ -127,7 +128,7 @@ def test_headroom_is_that_of_runs_as_late_as_the_limit_must_hold() -> None:
     front = robust_front(base)
     late = 1.0 - front.scores.time_to_train_p95_s[0] / (2 * DAY)
     mean_cost = 1.0 - front.scores.cost_usd[0] / 1e7
-    said = why_chosen(job, front, 0, None)[-1]
+    said = why_chosen(job, front, 0, OfferTally.none(job))[-1]
     assert said == (
         f"Headroom: {100 * mean_cost:.0f} % of the budget, {100 * late:.0f} % of the deadline in 95.0 % of all runs."
     )
