@@ -15,7 +15,7 @@ from planner.recommended.recommendation import Design
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.machine.training import training_constants
-from simulator.units import DAY, HOUR, YEAR
+from simulator.units import DAY, GIB, HOUR, YEAR
 
 PAGE = Path(__file__).with_name("by-hand.md")
 MEASURED = "dgxc-0036+2"
@@ -38,7 +38,7 @@ class Check:
     by_hand: float
     told: float
     unit: str = ""
-    """Behind a plain number; left out for durations, which have theirs."""
+    """Behind both numbers."""
 
     @property
     def off(self) -> float:
@@ -136,7 +136,6 @@ def _of_memory(job: Job, best: Design) -> list[Check]:
     plan, work, model, has = best.plan, job.workload, job.workload.model, best.memory_bytes
     ranks = plan.tensor_parallel * plan.pipeline_parallel
     weights = model.num_parameters / ranks
-    gib = 1024**3
     held = min(
         2 * (plan.pipeline_parallel - 1) + (plan.virtual_pipeline - 1) * plan.pipeline_parallel + 1,
         plan.virtual_pipeline * work.global_batch_size // (plan.data_parallel * plan.micro_batch_size),
@@ -147,23 +146,23 @@ def _of_memory(job: Job, best: Design) -> list[Check]:
         Check(
             what="weights of a GPU",
             arithmetic=f"2 bytes x {model.num_parameters / 1e9:.4g}e9 / ({plan.tensor_parallel} x {plan.pipeline_parallel})",
-            by_hand=2 * weights / gib,
-            told=has["weights_bytes"] / gib,
+            by_hand=2 * weights / GIB,
+            told=has["weights_bytes"] / GIB,
             unit=" GiB",
         ),
         Check(
             what="states of the optimizer, over all replicas",
             arithmetic=f"{OPTIMIZER_BYTES} bytes x {weights / 1e9:.4g}e9 / {plan.data_parallel}",
-            by_hand=OPTIMIZER_BYTES * weights / plan.data_parallel / gib,
-            told=has["optimizer_bytes"] / gib,
+            by_hand=OPTIMIZER_BYTES * weights / plan.data_parallel / GIB,
+            told=has["optimizer_bytes"] / GIB,
             unit=" GiB",
         ),
         Check(
             what="activations of the fullest stage",
             arithmetic=f"{held} chunks of {layers} layers x {LAYER_BYTES} x {work.sequence_length:,} x "
             f"{model.hidden_size:,} / {plan.tensor_parallel} bytes",
-            by_hand=held * layers * of_layer / gib,
-            told=has["activations_bytes"] / gib,
+            by_hand=held * layers * of_layer / GIB,
+            told=has["activations_bytes"] / GIB,
             unit=" GiB",
         ),
     ]
@@ -174,8 +173,8 @@ def _of_run(job: Job, best: Design) -> list[Check]:
     steps_days = job.workload.num_steps * best.iteration_time_s / DAY
     back_s = restart.detect_s + restart.diagnose_s + restart.initialize_s + restart.warm_up_s
     interval_s = best.checkpoint_interval_s or 0.0
-    lost_names = ("productive_s", "straggler_s")
-    lost_days = sum(value for name, value in run.items() if name not in lost_names) / DAY
+    in_steps = ("productive_s", "straggler_s")
+    lost_days = sum(value for name, value in run.items() if name not in in_steps) / DAY
     return [
         Check(
             what="failures",

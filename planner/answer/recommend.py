@@ -231,6 +231,7 @@ def _answer(
         algorithm=algorithm_text(job, result),
         infeasibility=infeasibility,
         carbon_scope=scope_text(job),
+        regions=tuple(dict.fromkeys(job.site_of(offer).region for offer in job.offers)),
         best_of_each=bests_of(job, *choice) if choice else (),
         input_uncertainty=unsure,
         what_if=cases,

@@ -65,8 +65,8 @@ def in_site(job: Job, offer: int) -> str:
 
 
 def site_words(answer: Recommendation, design: Design) -> str:
-    """Returns where a design is, such as ` in sweden`; empty where all designs of the front are at one site."""
-    return f" in {design.region}" if has_several_sites(answer) else ""
+    """Returns where a design is, such as ` in sweden`; empty where all offers are at one site."""
+    return f" in {design.region}" if len(answer.regions) > 1 or has_several_sites(answer) else ""
 
 
 def layout(plan: Plan) -> str:

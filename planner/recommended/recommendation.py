@@ -260,6 +260,8 @@ class Recommendation(Record):
     """Why no design is feasible, if so."""
     carbon_scope: str = ""
     """What the carbon figures include and exclude."""
+    regions: tuple[str, ...] = ()
+    """Regions of the offers, each once; empty in answers of older versions."""
     best_of_each: tuple[Best, ...] = ()
     """The best design for each objective, the reasons, and what is worse; in the order of `objectives`."""
     input_uncertainty: InputUncertainty | None = None

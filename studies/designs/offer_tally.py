@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
 from simulator.domain.job import Job
-from simulator.table import Floats, Integers
+from simulator.table import Booleans, Floats, Integers
 
 
 @final
@@ -44,14 +44,24 @@ class OfferTally:
     @classmethod
     def of(cls, job: Job, found: Evaluation) -> Self:
         """Returns the tally of evaluated designs under the objectives of a job."""
-        tally, offer, feasible = cls.none(job), found.plans.offer, found.is_feasible
-        np.add.at(tally.num_designs, offer, 1)
-        np.add.at(tally.num_feasible, offer[feasible], 1)
-        np.add.at(
-            tally.num_breaking, offer, np.column_stack(list(found.excess.columns().values())).astype(bool)
+        offer, num_offers = found.plans.offer, len(job.offers)
+
+        def counted(rows: Booleans) -> Integers:
+            return np.bincount(offer[rows], minlength=num_offers)
+
+        feasible = found.is_feasible
+        num_feasible, values = counted(feasible), found.objectives(job)[feasible]
+        least = np.full((num_offers, len(job.objectives)), np.inf)
+        for number in np.flatnonzero(num_feasible).tolist():
+            least[number] = values[offer[feasible] == number].min(axis=0)
+        return cls(
+            num_designs=np.bincount(offer, minlength=num_offers),
+            num_feasible=num_feasible,
+            num_breaking=np.column_stack(
+                [counted(column.astype(bool)) for column in found.excess.columns().values()]
+            ),
+            least=least,
         )
-        np.minimum.at(tally.least, offer[feasible], found.objectives(job)[feasible])
-        return tally
 
     def __add__(self, other: Self) -> Self:
         """Returns the tally of the designs of both."""

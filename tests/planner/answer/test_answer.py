@@ -19,7 +19,8 @@ from planner.recommended.output import answer_json, output_folder
 from planner.views.render import show
 from simulator.accuracy.published_runs import LEAST_ROWS, network_error, step_time_error
 from simulator.argument_names import Argument, Words
-from simulator.domain.job import Job
+from simulator.catalog import site
+from simulator.domain.job import Job, Objective
 from simulator.domain.limits import Limits
 from simulator.domain.plan import CheckpointScheme
 from simulator.domain.search_options import Algorithm
@@ -232,6 +233,22 @@ def test_two_runs_at_once_do_not_share_an_output_folder(job: Job, tmp_path: Path
             answer_to(job, output=folder)
         assert sorted(folder.iterdir()) == before
     assert list(folder.iterdir()) == []
+
+
+def test_the_site_is_named_at_once_where_the_job_has_another_even_if_no_design_of_the_front_has(
+    job: Job,
+) -> None:
+    (h100, *_) = job.offers
+    clean, dirty = (h100.model_copy(update={"site": site(region)}) for region in ("iceland", "poland"))
+    alone = job.model_copy(update={"offers": (clean,), "objectives": (Objective.CARBON,)})
+    both = alone.model_copy(update={"offers": (clean, dirty)})
+    for each, told in ((alone, "h100-sxm5-80gb for "), (both, "h100-sxm5-80gb in iceland for ")):
+        answer = answer_to(each)
+        assert {design.region for design in answer.front} == {"iceland"}
+        console = Console(file=io.StringIO(), width=100)
+        with console.capture() as capture:
+            show(answer, console)
+        assert told in capture.get().splitlines()[0]
 
 
 def test_preference_moves_the_choice_towards_what_matters(job: Job) -> None:
