@@ -22,9 +22,9 @@ MAX_FILE_BYTES = 1_000_000
 """A job with every shape written out takes about 10 kB; the limit prevents a wrong file from taking minutes."""
 
 MAX_DEPTH = 50
+"""Most levels of nested lists and mappings; a job needs six."""
 TOO_DEEP = f"more than {MAX_DEPTH} lists and mappings inside each other"
 _TOO_DEEP_TO_READ = "lists and mappings are nested too deeply"
-"""Most levels of nested lists and mappings; a job needs six."""
 
 FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 """Suffixes of such files."""
