@@ -256,7 +256,11 @@ def _refine(searcher: Searcher, algorithm: Algorithm, seed: int) -> bool:
     searcher.remember(front)
     if algorithm is Algorithm.EXHAUSTIVE:
         searcher.remember(_listed_beside(searcher.job, refinement.designs))
-    return _improved(searcher, refinement) and _improved(searcher, Settling(searcher.archive.front or front))
+    if not _improved(searcher, refinement):
+        return False
+    refined = searcher.archive.front
+    assert refined is not None, "a front only grows"
+    return _improved(searcher, Settling(refined))
 
 
 def _improved(searcher: Searcher, algorithm: Refinement | Settling) -> bool:
