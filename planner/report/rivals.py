@@ -34,8 +34,8 @@ class Rival:
     """Its decisions."""
     accelerator: str
     """Name of its accelerator."""
-    where: str = ""
-    """Its site, such as ` in sweden`, where the job has several."""
+    where: str
+    """Its site, such as ` in sweden`; empty where the job has one only."""
     design_id: int | None
     """Id of the design on the front; `None` if it is not on the front."""
 
