@@ -94,6 +94,8 @@ def _of_step(job: Job, best: Design) -> list[Check]:
     parts = best.step_seconds
     shared_s = parts["pipeline_bubble_s"] + parts["gradient_sync_s"]
     share = work.global_batch_size / measured_batch
+    stragglers = job.reliability.straggler_slowdown
+    spread = training_constants().accelerator_spread_fraction
     return [
         Check(
             what="steps",
@@ -117,19 +119,12 @@ def _of_step(job: Job, best: Design) -> list[Check]:
         ),
         Check(
             what="with stragglers",
-            arithmetic=f"{best.step_time_s:.4g} s x {job.reliability.straggler_slowdown:.4g} / "
-            f"(1 + {_spread():.4g} x sqrt(2 ln {gpus:,}))",
-            by_hand=best.step_time_s
-            * job.reliability.straggler_slowdown
-            / (1.0 + _spread() * math.sqrt(2.0 * math.log(gpus))),
+            arithmetic=f"{best.step_time_s:.4g} s x {stragglers:.4g} / (1 + {spread:.4g} x sqrt(2 ln {gpus:,}))",
+            by_hand=best.step_time_s * stragglers / (1.0 + spread * math.sqrt(2.0 * math.log(gpus))),
             told=best.iteration_time_s,
             unit=" s",
         ),
     ]
-
-
-def _spread() -> float:
-    return training_constants().accelerator_spread_fraction
 
 
 def _of_memory(job: Job, best: Design) -> list[Check]:
