@@ -18,7 +18,7 @@ from simulator.accuracy.published_runs import step_time_error
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 JOB = ROOT / "examples" / "llama-3.1-70b.yaml"
-SHOWN_SECTIONS = ("Recommended", "Configuration", "Results", "Why this design")
+SHOWN_SECTIONS = ("Recommended", "Configuration", "Results", "Why this design", "Other choices")
 """Sections of the answer that the README shows."""
 ACCURACY_ROWS = (
     ("H100, bf16", "hopper", "bf16"),

@@ -27,6 +27,7 @@ from planner.recommended.comparisons import InputUncertainty, WhatIfCase
 from planner.recommended.designs import designs_of
 from planner.recommended.output import FrontFormat, output_folder
 from planner.recommended.recommendation import Infeasibility, Recommendation, Status
+from planner.recommended.same_accelerators import same_accelerators
 from planner.text.algorithm_text import algorithm_text
 from planner.tracking.content import asked_params, inputs_profile, study_tags
 from planner.uncertain.input_uncertainty import input_uncertainty_of
@@ -212,6 +213,7 @@ def _answer(
     best = designs[choice.row] if choice else None
     uncertainty = uncertainty_of(job, *choice, seed) if choice else None
     unsure, cases = _compared(job, choice, seed) if choice else (None, ())
+    others = same_accelerators(job, best.plan) if best else None
     return Recommendation(
         capplan_version=software_tags()["capplan_version"],
         catalog_hash=catalog_hash(),
@@ -233,13 +235,14 @@ def _answer(
         carbon_scope=scope_text(job),
         regions=tuple(dict.fromkeys(job.site_of(offer).region for offer in job.offers)),
         best_of_each=bests_of(job, *choice) if choice else (),
+        other_choices=others.choices() if others else (),
         input_uncertainty=unsure,
         what_if=cases,
         mlflow=None,
         warnings=(
             *hardware_notes(job.offers),
             *(server_notes(choice.front.outcomes.checkpoints, choice.row) if choice else ()),
-            *cautions(job, front, uncertainty, best),
+            *cautions(job, front, uncertainty, best, others),
             *search_notes(job, result.algorithm, result.space.num_designs),
         ),
     )

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from constraints.evaluation import Evaluation
+from planner.notes.roomier_note import roomier_text
 from planner.recommended.recommendation import Design
+from planner.recommended.same_accelerators import ROOMY_FRACTION, SameAccelerators
 from planner.text import human
-
-FULL_FRACTION = 0.95
-"""Share of the memory beyond which a reader is warned."""
 
 
 def memory_doubt(design: Design) -> str:
@@ -32,17 +31,26 @@ def full_plan_notes(design: Design) -> list[str]:
     return [note]
 
 
-def full_front_notes(front: Evaluation, best: Design | None) -> list[str]:
-    """Returns a note if designs of a front barely fit; it names the recommended design first."""
+def full_front_notes(front: Evaluation, best: Design | None, others: SameAccelerators | None) -> list[str]:
+    """Returns a note if designs of a front barely fit; it begins with the recommended one, and what a surer one costs.
+
+    Args:
+        front: the front.
+        best: the recommended design.
+        others: the best designs on its accelerators.
+    """
     summary = front.outcomes.summary
-    num_full = int(np.sum(summary.peak_memory_bytes > FULL_FRACTION * summary.memory_capacity_bytes))
+    num_full = int(np.sum(summary.peak_memory_bytes > ROOMY_FRACTION * summary.memory_capacity_bytes))
     if num_full == 0:
         return []
     own = ""
     if best is not None and _is_hardly_fitting(best):
-        own = f"The recommended design {best.design_id} would fill {_used_text(best)} of the memory. "
+        roomier = f"{roomier_text(others)} " if others else ""
+        own = (
+            f"The recommended design {best.design_id} would fill {_used_text(best)} of the memory. {roomier}"
+        )
     note = (
-        f"{own}{num_full} of {len(front)} designs on the front would fill more than {human.whole_percent(FULL_FRACTION)} of "
+        f"{own}{num_full} of {len(front)} designs on the front would fill more than {human.whole_percent(ROOMY_FRACTION)} of "
         "the memory, within the error of the memory model (docs/validation.md): test them before you rely on them, "
         "or reserve memory with search.memory_headroom_fraction=0.1."
     )
@@ -50,7 +58,7 @@ def full_front_notes(front: Evaluation, best: Design | None) -> list[str]:
 
 
 def _is_hardly_fitting(design: Design) -> bool:
-    return FULL_FRACTION < design.peak_memory_bytes / design.memory_capacity_bytes <= 1.0
+    return ROOMY_FRACTION < design.peak_memory_bytes / design.memory_capacity_bytes <= 1.0
 
 
 def _used_text(design: Design) -> str:

@@ -25,6 +25,7 @@ from planner.notes.sharding_note import sharding_notes
 from planner.recommended.design_words import in_site
 from planner.recommended.limit_uses import limit_uses, share_of_runs
 from planner.recommended.recommendation import Design, Recommendation, Rejection, Uncertainty
+from planner.recommended.same_accelerators import SameAccelerators
 from planner.text import human
 from simulator.domain.job import Job, Objective
 from simulator.domain.offer import Offer
@@ -309,6 +310,7 @@ def cautions(
     front: Evaluation | None,
     uncertainty: Uncertainty | None = None,
     best: Design | None = None,
+    others: SameAccelerators | None = None,
 ) -> tuple[str, ...]:
     """Returns what the reader should know before relying on the figures.
 
@@ -317,8 +319,9 @@ def cautions(
         front: the designs on the front.
         uncertainty: that of the recommended design.
         best: the recommended design.
+        others: the best designs on its accelerators.
     """
-    notes = [*full_front_notes(front, best), *_no_deadline(job, front)] if front is not None else []
+    notes = [*full_front_notes(front, best, others), *_no_deadline(job, front)] if front is not None else []
     if best:
         plan = best.plan
         notes += [*purchase_notes(job, best), *cut_notes(job, plan), *interleaving_notes(job, plan)]

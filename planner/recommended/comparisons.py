@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from simulator.domain.plan import Plan
 from simulator.record import Record
 
 SURE_FRACTION = 0.9
@@ -146,6 +147,27 @@ class Best(Record):
     changes: dict[str, float]
     """Relative change of the other objectives from the design that it is compared with: above 0 is worse. Risks, and
     objectives whose reference is 0, as differences."""
+
+
+class OtherChoice(Record):
+    """The best design that has another value of one choice, on the accelerators of the recommended design.
+
+    Its spares and power cap are those of the recommended design, and so is its checkpoint scheme if the choice is another one
+    and the layout can have it. Everything else is free; among more than 100,000 layouts, up to four choices are.
+    """
+
+    name: str
+    """The choice, a field of [Plan](#plan)."""
+    value: int | str | None
+    """The other value."""
+    plan: Plan
+    """The best design with this value, or the one nearest to the limits where none keeps them."""
+    violated: tuple[str, ...]
+    """Limits of the job that it violates, including memory and progress; none if it keeps all."""
+    time_to_train_days: float | None
+    """Wall time of its run; null if it never ends."""
+    objective_values: dict[str, float | None]
+    """Values of the objectives by name, in the order of the job: SI units, USD and probabilities."""
 
 
 class WhatIfCase(Record):

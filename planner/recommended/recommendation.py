@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.recommended.comparisons import Best, InputUncertainty, WhatIfCase
+from planner.recommended.comparisons import Best, InputUncertainty, OtherChoice, WhatIfCase
 from simulator.accuracy.published_runs import PUBLISHED_RUNS
 from simulator.domain.plan import Plan
 from simulator.record import Record
@@ -264,6 +264,8 @@ class Recommendation(Record):
     """Regions of the offers, each once; empty in answers of older versions."""
     best_of_each: tuple[Best, ...] = ()
     """The best design for each objective, the reasons, and what is worse; in the order of `objectives`."""
+    other_choices: tuple[OtherChoice, ...] = ()
+    """What other values of each choice would cost on the accelerators of the recommended design, the best value first."""
     input_uncertainty: InputUncertainty | None = None
     """Results over draws of the uncertain inputs: times, prices, grids and footprints."""
     what_if: tuple[WhatIfCase, ...] = ()

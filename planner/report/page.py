@@ -13,10 +13,10 @@ from typing import Final
 from planner.report.build import DrawnReport
 from planner.report.data import Figure, Report
 from planner.report.designs import packed, zipped
-from planner.report.explorer import explorer
 from planner.report.figures import show_figure
 from planner.report.html import Html, joined, tag
 from planner.report.sections import (
+    alternatives,
     comparisons,
     inputs,
     rejected,
@@ -50,7 +50,7 @@ def page(drawn: DrawnReport) -> str:
     report = drawn.report
     sections = {
         "recommendation": ("Recommendation", verdict(report)),
-        "front": ("Alternatives", explorer(report) if report.answer.front else Html("")),
+        "front": ("Alternatives", alternatives(report)),
         **{name: (title, _figures(report, begins)) for name, (title, begins) in SECTIONS.items()},
         "compared": ("Uncertain inputs and what-if cases", comparisons(report.answer)),
         "rejected": ("Excluded designs", rejected(report.answer)),

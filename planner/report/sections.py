@@ -11,10 +11,12 @@ from planner.recommended.comparisons import InputUncertainty
 from planner.recommended.design_words import configuration, layout, site_words
 from planner.recommended.recommendation import Design, Infeasibility, Recommendation, Spread
 from planner.report.data import Quantity, Report
+from planner.report.explorer import explorer
 from planner.report.html import Html, joined, tag, unbroken
 from planner.report.tables import number, table
 from planner.report.units import text
 from planner.text import human
+from planner.views.choices_view import ABOUT, TITLE, choice_rows
 from planner.views.comparisons_view import intervals
 
 _BEST = "answer.recommendation"
@@ -120,6 +122,16 @@ def _infeasibility(found: Infeasibility) -> Html:
         _sentences("Why no design is feasible", [*found.reasons, found.proof]),
         _sentences("The smallest changes that help", changes),
     )
+
+
+def alternatives(report: Report) -> Html:
+    """Returns the front, and what other choices would cost on the same accelerators; nothing if there is no front."""
+    if not report.answer.front:
+        return Html("")
+    rows = [[name, own, others] for name, own, others in choice_rows(report.answer)]
+    choices = table(ABOUT, ["choice", "recommended", "other values"], rows) if rows else None
+    heading = tag("h3", TITLE) if rows else None
+    return joined(explorer(report), heading, choices)
 
 
 def comparisons(answer: Recommendation) -> Html:

@@ -1,0 +1,172 @@
+"""What would other choices cost? The best designs on the accelerators of a plan: one for each value of each choice.
+
+Every layout on these accelerators that may keep the limits is simulated, and of the others those with a value that no such
+layout has: the nearest to the limits tells which of them rule the value out. Blocks of layouts keep their leaders alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from constraints.evaluation import Evaluation, evaluate
+from constraints.layout import can_save_by
+from constraints.space import pruned_space
+from objectives.pareto import logarithms
+from planner.recommended.comparisons import OtherChoice
+from simulator.domain.job import Job
+from simulator.domain.offer import GpuRange
+from simulator.domain.plan import Plan, PlanTable
+from simulator.record import finite_or_none
+from simulator.table import Booleans, Integers
+from simulator.units import DAY
+
+CHOICES = (
+    "tensor_parallel",
+    "pipeline_parallel",
+    "virtual_pipeline",
+    "pipeline_schedule",
+    "interleaved_group_size",
+    "context_parallel",
+    "expert_parallel",
+    "micro_batch_size",
+    "recompute",
+    "recompute_num_layers",
+    "zero_stage",
+    "shard_ranks",
+    "precision",
+    "checkpoint_scheme",
+)
+"""Fields of a plan whose other values are tried. Data parallelism follows from them; spares and power caps trade one objective
+for another, which the front shows."""
+ROOMY_FRACTION = 0.95
+"""Share of the memory up to which a design surely fits (docs/validation.md)."""
+MOST_LAYOUTS = 100_000
+MOST_CHANGES = 4
+"""Beyond so many layouts, only those are compared that differ from the plan in no more than so many choices."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameAccelerators:
+    """The best designs on the accelerators of a plan."""
+
+    job: Job
+    plan: Plan
+    """The plan."""
+    leaders: Evaluation
+    """The best design with each value of each choice, or the one nearest to the limits; and the best roomy one."""
+
+    def choices(self) -> tuple[OtherChoice, ...]:
+        """Returns the best design with each other value of each choice, the best first."""
+        return tuple(self._choice(name, row) for name in CHOICES for row in self._others(name))
+
+    def roomiest(self) -> Plan | None:
+        """Returns the best plan that fills no more than `ROOMY_FRACTION` of the memory; `None` if there is none."""
+        rows = np.flatnonzero(_is_roomy(self.leaders))
+        return self.leaders.plans.plan(int(rows[0])) if len(rows) else None
+
+    def _others(self, name: str) -> list[int]:
+        """Rows of the leaders with other values of a choice than the plan's, the best first."""
+        values, first = np.unique(getattr(self.leaders.plans, name), return_index=True)
+        own = getattr(PlanTable.from_plans([self.plan]), name)[0]
+        return sorted(first[values != own].tolist())
+
+    def _choice(self, name: str, row: int) -> OtherChoice:
+        plan, excess, scores = self.leaders.plans.plan(row), self.leaders.excess, self.leaders.scores
+        return OtherChoice(
+            name=name,
+            value=plan.model_dump(mode="json")[name],
+            plan=plan,
+            violated=tuple(limit for limit, shares in excess.columns().items() if shares[row]),
+            time_to_train_days=finite_or_none(float(scores.time_to_train_s[row]) / DAY),
+            objective_values={
+                objective.value: finite_or_none(float(scores.objective(objective)[row]))
+                for objective in self.job.objectives
+            },
+        )
+
+
+def same_accelerators(job: Job, plan: Plan) -> SameAccelerators:
+    """Returns the best designs on the accelerators of a plan, with its power cap and spares.
+
+    They are saved as the plan is, or by the first scheme that they can have. The plan itself is tried with every scheme.
+    """
+    space = pruned_space(_narrowed(job, plan))
+    most_changes = MOST_CHANGES if space.num_kept > MOST_LAYOUTS else len(CHOICES)
+    alike = (_run_like(job, plan, layouts) for layouts in space.kept_blocks())
+    near = (designs.take(_num_changes(plan, designs) <= most_changes) for designs in alike)
+    kept = _with_better(job, _leaders(job, evaluate(job, _saved_otherwise(job, plan))), near)
+    new = (block.layouts.take(_has_new_value(block.layouts, kept)) for block in space.blocks())
+    ruled_out = (_run_like(job, plan, layouts) for layouts in new)
+    return SameAccelerators(job=job, plan=plan, leaders=_with_better(job, kept, ruled_out))
+
+
+def _num_changes(plan: Plan, designs: PlanTable) -> Integers:
+    """In how many choices designs differ from a plan, `(n,)`."""
+    own = PlanTable.from_plans([plan])
+    return np.asarray(
+        sum((getattr(designs, name) != getattr(own, name)).astype(np.int64) for name in CHOICES)
+    )
+
+
+def _with_better(job: Job, leaders: Evaluation, blocks: Iterable[PlanTable]) -> Evaluation:
+    """The leaders among these and blocks of designs."""
+    for designs in blocks:
+        if len(designs):
+            found = _leaders(job, evaluate(job, designs))
+            leaders = _leaders(job, Evaluation.concatenate([leaders, found]))
+    return leaders
+
+
+def _has_new_value(layouts: PlanTable, leaders: Evaluation) -> Booleans:
+    """Which layouts have a value of a choice that none of the leaders has, `(n,)`."""
+    is_known = [np.isin(getattr(layouts, name), getattr(leaders.plans, name)) for name in CHOICES]
+    return np.asarray(~np.all(is_known, axis=0))
+
+
+def _leaders(job: Job, found: Evaluation) -> Evaluation:
+    """The rows that are the best with some value of some choice, or the best roomy one; the best first."""
+    losses = logarithms(found.objectives(job)) @ np.array(job.objective_weights)
+    order = np.lexsort((losses, found.excess.total))
+    places = [np.unique(getattr(found.plans, name)[order], return_index=True)[1] for name in CHOICES]
+    places.append(np.flatnonzero(_is_roomy(found)[order])[:1])
+    return found.take(order[np.unique(np.concatenate(places))])
+
+
+def _is_roomy(found: Evaluation) -> Booleans:
+    summary = found.outcomes.summary
+    is_roomy = summary.peak_memory_bytes <= ROOMY_FRACTION * summary.memory_capacity_bytes
+    return np.asarray(found.is_feasible & is_roomy)
+
+
+def _narrowed(job: Job, plan: Plan) -> Job:
+    """The job with the accelerators and the power cap of a plan alone."""
+    offer = job.offers[plan.offer]
+    exactly = GpuRange(min=plan.num_gpus, max=plan.num_gpus)
+    narrow = offer.model_copy(update={"num_gpus": exactly})
+    search = job.search.model_copy(update={"power_caps": (plan.power_cap_fraction,)})
+    return job.model_copy(update={"offers": (narrow,), "search": search})
+
+
+def _saved_otherwise(job: Job, plan: Plan) -> PlanTable:
+    """The plan, and the plan with each other checkpoint scheme that it can have, at the interval that this loses least with."""
+    schemes = [scheme for scheme in job.search.checkpoint_schemes if scheme is not plan.checkpoint_scheme]
+    can_save = can_save_by(job, PlanTable.from_plans([plan]), schemes)[0] if schemes else ()
+    others = [
+        plan.model_copy(update={"checkpoint_scheme": scheme, "checkpoint_interval_s": None})
+        for scheme, is_possible in zip(schemes, can_save, strict=True)
+        if is_possible
+    ]
+    return PlanTable.from_plans([plan, *others])
+
+
+def _run_like(job: Job, plan: Plan, layouts: PlanTable) -> PlanTable:
+    """The layouts of a narrowed job, in the job itself, with the spares of a plan and saved as it is where they can be."""
+    like = PlanTable.from_plans([plan]).take(np.zeros(len(layouts), dtype=np.intp))
+    layouts = replace(layouts, offer=like.offer, num_spare_nodes=like.num_spare_nodes)
+    can_save = can_save_by(job, layouts, (plan.checkpoint_scheme,))[:, 0]
+    scheme = np.where(can_save, like.checkpoint_scheme, layouts.checkpoint_scheme)
+    interval_s = np.where(can_save, like.checkpoint_interval_s, layouts.checkpoint_interval_s)
+    return replace(layouts, checkpoint_scheme=scheme, checkpoint_interval_s=interval_s)

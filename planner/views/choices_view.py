@@ -1,0 +1,102 @@
+"""What would another degree, micro-batch or scheme cost? A line for each choice, the best of its other values first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from planner.notes.reasons import NAMES
+from planner.recommended.comparisons import OtherChoice
+from planner.recommended.recommendation import Design, Recommendation
+from planner.text import human
+from planner.text.text_blocks import grid, sentences, title
+from simulator.domain.job import Objective
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+TITLE = "Other choices on the same accelerators"
+ABOUT = (
+    "How the time to train changes with the best design that has another value of one choice; whatever else has to change is "
+    "free."
+)
+MOST_VALUES = 5
+"""Most other values of a choice that are shown with their change."""
+_WORDS = {
+    "tensor_parallel": "TP",
+    "pipeline_parallel": "PP",
+    "virtual_pipeline": "VPP",
+    "pipeline_schedule": "schedule",
+    "interleaved_group_size": "group of VPP",
+    "context_parallel": "CP",
+    "expert_parallel": "EP",
+    "micro_batch_size": "micro-batch",
+    "recompute": "recomputation",
+    "recompute_num_layers": "of layers",
+    "zero_stage": "ZeRO stage",
+    "shard_ranks": "sharded over",
+    "precision": "number format",
+    "checkpoint_scheme": "checkpoints",
+}
+
+
+def show_choices(answer: Recommendation, console: Console) -> None:
+    """Writes what other choices would cost; nothing if there are none."""
+    if rows := list(choice_rows(answer)):
+        title(console, TITLE)
+        sentences(console, [ABOUT])
+        grid(console, rows)
+
+
+def choice_rows(answer: Recommendation) -> Iterator[tuple[str, str, str]]:
+    """Yields each choice, its recommended value, and what its other values would change or violate."""
+    best = answer.recommendation
+    if best is None:
+        return
+    for name, found in groupby(answer.other_choices, key=lambda choice: choice.name):
+        yield _WORDS[name], _written(getattr(best.plan, name)), "; ".join(_others(best, list(found)))
+
+
+def _others(best: Design, choices: Sequence[OtherChoice]) -> Iterator[str]:
+    kept = sorted((choice for choice in choices if not choice.violated), key=_time_days)
+    if kept:
+        yield ", ".join(f"{_written(choice.value)}: {_effect(best, choice)}" for choice in kept[:MOST_VALUES])
+    if hidden := kept[MOST_VALUES:]:
+        least, most = (_effect(best, choice) for choice in (hidden[0], hidden[-1]))
+        yield f"{len(hidden)} more " + (f"from {least} to {most}" if len(hidden) > 1 else f"at {least}")
+    broken = [choice for choice in choices if choice.violated]
+    for violated in dict.fromkeys(choice.violated for choice in broken):
+        values = [_written(choice.value) for choice in broken if choice.violated == violated]
+        yield f"{', '.join(values)} violate{'s' if len(values) == 1 else ''} {', '.join(violated)}"
+
+
+def _time_days(choice: OtherChoice) -> float:
+    return math.inf if choice.time_to_train_days is None else choice.time_to_train_days
+
+
+def _effect(best: Design, choice: OtherChoice) -> str:
+    """The change of the time to train; where it falls, also the objective that rises most."""
+    if choice.time_to_train_days is None:
+        return "without end"
+    change = choice.time_to_train_days / best.time_to_train_days - 1.0
+    rises = _largest_rise(best, choice) if change < 0.0 else ""
+    return f"{human.change(change)}{rises}"
+
+
+def _largest_rise(best: Design, choice: OtherChoice) -> str:
+    """The objective that rises most: ` (+0.4 % energy)`; empty where none does."""
+    rises = [
+        (value / own - 1.0, Objective(name))
+        for name, value in choice.objective_values.items()
+        if value is not None and (own := best.objective_values[name]) and value > own
+    ]
+    if not rises:
+        return ""
+    rise, objective = max(rises, key=lambda each: each[0])
+    return f" ({human.change(rise)} {NAMES[objective]})"
+
+
+def _written(value: int | str | None) -> str:
+    return "all" if value is None else str(value)

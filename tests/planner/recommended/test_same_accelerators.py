@@ -1,0 +1,174 @@
+"""Are the best designs with other choices those that a search finds which allows nothing else?"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import pytest
+
+from constraints.evaluation import evaluate
+from constraints.layout import can_save_by
+from planner import recommend
+from planner.recommended import same_accelerators as module
+from planner.recommended.comparisons import OtherChoice
+from planner.recommended.recommendation import Recommendation
+from planner.recommended.same_accelerators import CHOICES, ROOMY_FRACTION, same_accelerators
+from simulator.domain.job import Job
+from simulator.domain.limits import Limits
+from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Recompute
+from simulator.units import DAY
+from tests.simulator.builders import changed, job_of, plan_of, rented, training
+
+ASYNC = CheckpointScheme.ASYNC
+TIGHT = plan_of(data=16, zero=2, micro_batch=2).model_copy(update={"offer": 1})
+"""Fills 89 % of the memory of 16 accelerators."""
+
+
+def on_sixteen(**search: object) -> Job:
+    """Llama 3.1 8B on 16 accelerators of the second offer."""
+    offer = rented("h100-sxm5-80gb")
+    sixteen = changed(offer, num_gpus=changed(offer.num_gpus, min=8, max=16))
+    job = job_of(training("llama-3.1-8b", global_batch_size=64), rented("a100-sxm4-80gb"), sixteen)
+    allowed = {"num_refinements": 0, "checkpoint_schemes": (ASYNC,), "with_spares": (False,), **search}
+    return changed(job, search=changed(job.search, **allowed))
+
+
+def searched(job: Job) -> Recommendation:
+    """What a search recommends on exactly 16 accelerators of the second offer."""
+    offer = job.offers[1]
+    exactly = changed(offer, num_gpus=changed(offer.num_gpus, min=16))
+    return recommend(changed(job, offers=(exactly,)), tracking=False, with_report=False)
+
+
+def choices_of(job: Job, plan: Plan = TIGHT) -> dict[tuple[str, object], OtherChoice]:
+    return {(each.name, each.value): each for each in same_accelerators(job, plan).choices()}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "search"),
+    [
+        ("tensor_parallel", 2, {"tensor_parallel": (2,)}),
+        ("pipeline_parallel", 4, {"pipeline_parallel": (4,)}),
+        ("context_parallel", 2, {"context_parallel": (2,)}),
+        ("micro_batch_size", 4, {"micro_batch_sizes": (4,)}),
+        ("recompute", "full", {"recompute": (Recompute.FULL,)}),
+        ("zero_stage", 1, {"zero_stages": (1,)}),
+    ],
+)
+def test_it_is_what_a_search_with_this_value_alone_recommends(
+    name: str, value: object, search: dict[str, object]
+) -> None:
+    choice = choices_of(on_sixteen())[name, value]
+    best = searched(on_sixteen(**search)).best
+    assert best is not None
+    assert not choice.violated
+    assert choice.plan == best.plan.model_copy(update={"offer": 1})
+    assert choice.time_to_train_days == pytest.approx(best.time_to_train_days, rel=1e-12)
+    assert choice.objective_values == pytest.approx(best.objective_values, rel=1e-12)
+
+
+def test_each_choice_has_every_other_value_once_those_that_keep_the_limits_and_are_better_first() -> None:
+    job = on_sixteen()
+    found = same_accelerators(job, TIGHT).choices()
+    assert [name for name, _ in groupby(found, lambda choice: choice.name)] == [
+        name for name in CHOICES if any(choice.name == name for choice in found)
+    ]
+    assert {choice.value for choice in found if choice.name == "micro_batch_size"} == {1, 4, 8}
+    assert {choice.value for choice in found if choice.name == "zero_stage"} == {1, 3}
+    for _, several in groupby(found, lambda choice: choice.name):
+        costs = [(bool(each.violated), each.time_to_train_days) for each in several if not each.violated]
+        assert costs == sorted(costs)
+
+
+def test_a_value_that_no_design_can_have_is_told_with_the_limits_that_rule_it_out() -> None:
+    days = choices_of(on_sixteen())["recompute", "full"].time_to_train_days
+    assert days is not None
+    tight = changed(on_sixteen(), limits=Limits(deadline_days=0.99 * days))
+    choice = choices_of(tight)["recompute", "full"]
+    assert choice.violated == ("deadline_days",)
+    assert choice.plan.recompute is Recompute.FULL
+    large = changed(on_sixteen(), workload=training("llama-3.1-70b", global_batch_size=64))
+    plan = plan_of(tensor=8, data=2, zero=3, recompute=Recompute.FULL).model_copy(update={"offer": 1})
+    assert choices_of(large, plan)["zero_stage", 1].violated == ("memory",)
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        pytest.param({"num_spare_nodes": 3}, id="spare nodes"),
+        pytest.param({"power_cap_fraction": 0.7}, id="power cap"),
+        pytest.param({"checkpoint_interval_s": 1234.0}, id="interval"),
+    ],
+)
+def test_spares_cap_and_saves_are_those_of_the_plan(knobs: dict[str, float]) -> None:
+    job = on_sixteen()
+    found = choices_of(job, TIGHT.model_copy(update=knobs))
+    assert found
+    for choice in found.values():
+        assert choice.plan.model_dump(include=set(knobs)) == knobs
+        times_s = evaluate(job, PlanTable.from_plans([choice.plan])).scores.time_to_train_s
+        assert choice.time_to_train_days == pytest.approx(float(times_s[0]) / DAY, rel=1e-12)
+
+
+def test_other_schemes_save_the_same_design_at_their_own_best_interval() -> None:
+    schemes = (CheckpointScheme.SYNC, ASYNC, CheckpointScheme.IN_MEMORY_PEER)
+    job = on_sixteen(checkpoint_schemes=schemes)
+    rare = TIGHT.model_copy(update={"checkpoint_interval_s": 36_000.0})
+    found = {
+        name: choice for (kind, name), choice in choices_of(job, rare).items() if kind == "checkpoint_scheme"
+    }
+    assert set(found) == {"sync", "in_memory_peer"}
+    for name, choice in found.items():
+        expected = {"checkpoint_scheme": CheckpointScheme(str(name)), "checkpoint_interval_s": None}
+        assert choice.plan == rare.model_copy(update=expected)
+
+
+def test_layouts_that_cannot_be_saved_as_the_plan_is_have_the_first_scheme_that_they_can() -> None:
+    job = on_sixteen(checkpoint_schemes=(CheckpointScheme.REPLICA_FT, ASYNC), zero_stages=(0,))
+    whole = plan_of(tensor=4, data=4, zero=0, scheme=CheckpointScheme.REPLICA_FT).model_copy(
+        update={"offer": 1}
+    )
+    plans = [each.plan for each in choices_of(job, whole).values() if each.name != "checkpoint_scheme"]
+    can_save = can_save_by(job, PlanTable.from_plans(plans), (CheckpointScheme.REPLICA_FT,))[:, 0]
+    is_saved = [plan.checkpoint_scheme is CheckpointScheme.REPLICA_FT for plan in plans]
+    assert is_saved == can_save.tolist()
+    assert len({*is_saved}) == 2
+
+
+def test_the_roomy_plan_is_what_a_search_recommends_that_reserves_the_memory() -> None:
+    eight = plan_of(data=8, zero=2, micro_batch=2).model_copy(update={"offer": 1})
+    roomy = same_accelerators(on_sixteen(), eight).roomiest()
+    job = on_sixteen(memory_headroom_fraction=1.0 - ROOMY_FRACTION)
+    offer = changed(job.offers[1], num_gpus=changed(job.offers[1].num_gpus, max=8))
+    best = recommend(changed(job, offers=(offer,)), tracking=False, with_report=False).best
+    assert best is not None
+    assert roomy == best.plan.model_copy(update={"offer": 1})
+    nothing_else = {"zero_stages": (2,), "micro_batch_sizes": (2,), "recompute": (Recompute.NONE,)}
+    whole = {f"{kind}_parallel": (1,) for kind in ("tensor", "pipeline", "context")}
+    assert same_accelerators(on_sixteen(**nothing_else, **whole), eight).roomiest() is None
+
+
+def test_in_a_large_space_only_layouts_near_the_plan_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def most_changes(choices: dict[tuple[str, object], OtherChoice]) -> int:
+        return max(
+            sum(int(getattr(each.plan, name) != getattr(TIGHT, name)) for name in CHOICES)
+            for each in choices.values()
+            if not each.violated
+        )
+
+    assert most_changes(choices_of(on_sixteen())) > 2
+    monkeypatch.setattr(module, "MOST_LAYOUTS", 10)
+    monkeypatch.setattr(module, "MOST_CHANGES", 2)
+    assert most_changes(choices_of(on_sixteen())) == 2
+
+
+def test_an_answer_has_the_choices_of_its_recommended_design() -> None:
+    answer = searched(on_sixteen())
+    assert answer.best is not None
+    job = changed(on_sixteen(), offers=on_sixteen().offers[1:])
+    assert answer.other_choices
+    assert answer.other_choices == same_accelerators(job, answer.best.plan).choices()
+    best_s = answer.best.time_to_train_days
+    assert all(
+        (choice.time_to_train_days or 0.0) >= best_s for choice in answer.other_choices if not choice.violated
+    )

@@ -1,0 +1,92 @@
+"""Can a reader see what each other choice would cost, and what rules it out?"""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from planner.recommended.comparisons import OtherChoice
+from planner.recommended.recommendation import Recommendation
+from planner.views.choices_view import choice_rows, show_choices
+from tests.planner.hand_made import design, recommended
+
+
+def choice(
+    name: str, value: int | str | None, change: float | None, *violated: str, **more: float
+) -> OtherChoice:
+    """A choice whose time to train changes by a share."""
+    best = design()
+    days = None if change is None else best.time_to_train_days * (1 + change)
+    return OtherChoice(
+        name=name,
+        value=value,
+        plan=best.plan,
+        violated=violated,
+        time_to_train_days=days,
+        objective_values={},
+    )
+
+
+def answer_with(*choices: OtherChoice) -> Recommendation:
+    objective_values = {"time_to_train": 2e6, "cost": 1e6, "energy": 1e12}
+    best = design().model_copy(update={"objective_values": objective_values})
+    return recommended().model_copy(update={"recommendation": best, "other_choices": choices})
+
+
+def told(*choices: OtherChoice) -> str:
+    ((_, _, others),) = choice_rows(answer_with(*choices))
+    return others
+
+
+def test_values_are_told_with_their_changes_the_fastest_first() -> None:
+    slow, fast = choice("zero_stage", 3, 0.121), choice("zero_stage", 1, 0.004)
+    assert list(choice_rows(answer_with(slow, fast))) == [
+        ("ZeRO stage", str(design().plan.zero_stage), "1: +0.4 %, 3: +12.1 %")
+    ]
+
+
+def test_each_choice_has_a_row_and_no_number_of_layers_is_all() -> None:
+    rows = list(
+        choice_rows(answer_with(choice("recompute_num_layers", 2, 0.1), choice("precision", "fp8", 0.2)))
+    )
+    assert [row[:2] for row in rows] == [("of layers", "all"), ("number format", "bf16")]
+
+
+def test_values_that_break_limits_come_last_together_with_those_of_the_same_limits() -> None:
+    found = told(
+        choice("tensor_parallel", 2, 0.5),
+        choice("tensor_parallel", 16, 0.1, "memory"),
+        choice("tensor_parallel", 32, None, "budget_usd", "progress"),
+        choice("tensor_parallel", 1, 0.1, "memory"),
+    )
+    assert found == "2: +50.0 %; 16, 1 violate memory; 32 violates budget_usd, progress"
+
+
+def test_of_many_values_the_fastest_five_are_told_and_the_range_of_the_rest() -> None:
+    found = told(*(choice("virtual_pipeline", 2 + n, 0.01 * n) for n in range(8)))
+    assert found.startswith("2: 0.0 %, 3: +1.0 %, 4: +2.0 %, 5: +3.0 %, 6: +4.0 %; ")
+    assert found.endswith("; 3 more from +5.0 % to +7.0 %")
+    assert told(*(choice("virtual_pipeline", 2 + n, 0.01 * n) for n in range(6))).endswith(
+        "; 1 more at +5.0 %"
+    )
+
+
+def test_a_faster_value_has_the_objective_that_it_makes_worst() -> None:
+    faster = choice("micro_batch_size", 1, -0.002).model_copy(
+        update={"objective_values": {"time_to_train": 1.996e6, "cost": 1.001e6, "energy": 1.012e12}}
+    )
+    assert told(faster) == "1: -0.2 % (+1.2 % energy)"
+    in_all = faster.model_copy(update={"objective_values": {"time_to_train": 1.996e6, "cost": 1e6}})
+    assert told(in_all) == "1: -0.2 %"
+
+
+def test_without_choices_or_a_design_nothing_is_written() -> None:
+    for answer in (
+        answer_with(),
+        answer_with(choice("zero_stage", 3, 0.1)).model_copy(update={"recommendation": None}),
+    ):
+        console = Console(file=io.StringIO())
+        show_choices(answer, console)
+        assert isinstance(console.file, io.StringIO)
+        assert not console.file.getvalue()
