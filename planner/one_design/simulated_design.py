@@ -26,9 +26,11 @@ from planner.notes.servers_note import server_notes
 from planner.notes.sharding_note import sharding_notes
 from planner.one_design.simpler_models import SimplerModel, left_out, simpler_models
 from planner.one_design.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
+from planner.recommended.comparisons import OtherChoice
 from planner.recommended.designs import design_at
 from planner.recommended.limit_uses import LimitUse, limit_uses
 from planner.recommended.recommendation import Design, Uncertainty
+from planner.recommended.same_accelerators import one_change
 from planner.timeline.stages import TimelineSummary, summary_of
 from planner.uncertain.sensitivity import Sensitivities, sensitivities
 from planner.uncertain.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of
@@ -75,6 +77,9 @@ class SimulatedDesign(Record):
     """Memory of every pipeline stage by component; empty without a design."""
     host_memory: HostMemory | None = None
     """Host memory of the fullest node; null without a design."""
+    other_choices: tuple[OtherChoice, ...] = ()
+    """What every other value of one choice alone would change on the same accelerators: data parallelism follows, all else
+    stays. The best value of each choice first; empty without a design."""
     sensitivities: Sensitivities | None = None
     """Which inputs drive time, cost, energy, carbon and goodput; null without a design, and if not requested."""
     simpler_models: tuple[SimplerModel, ...] = ()
@@ -164,6 +169,7 @@ def _with_design(job: Job, answer: SimulatedDesign, evaluation: Evaluation) -> S
         "timeline": summary_of(step) if step else None,
         "stage_memory": stage_memory(job, evaluation),
         "host_memory": host_memory(job, evaluation),
+        "other_choices": one_change(job, plan).choices(),
         "warnings": (*answer.warnings, *_warnings(job, plan, design, evaluation)),
     }
     return answer.model_copy(update=known)

@@ -150,11 +150,7 @@ class Best(Record):
 
 
 class OtherChoice(Record):
-    """The best design that has another value of one choice, on the accelerators of the recommended design.
-
-    Its spares and power cap are those of the recommended design, and so is its checkpoint scheme if the choice is another one
-    and the layout can have it. Everything else is free; among more than 100,000 layouts, up to four choices are.
-    """
+    """The best design that has another value of one choice, on the accelerators of a design, with its spares and power cap."""
 
     name: str
     """The choice, a field of [Plan](#plan)."""

@@ -265,7 +265,9 @@ class Recommendation(Record):
     best_of_each: tuple[Best, ...] = ()
     """The best design for each objective, the reasons, and what is worse; in the order of `objectives`."""
     other_choices: tuple[OtherChoice, ...] = ()
-    """What other values of each choice would cost on the accelerators of the recommended design, the best value first."""
+    """What other values of each choice would cost on the accelerators of the recommended design, the best value first.
+    Everything else is free; in a space of more than 100,000 layouts up to three other choices are. The checkpoint scheme is
+    the recommended one if the choice is another one and the layout can have it."""
     input_uncertainty: InputUncertainty | None = None
     """Results over draws of the uncertain inputs: times, prices, grids and footprints."""
     what_if: tuple[WhatIfCase, ...] = ()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
+from constraints.lattice import layout_blocks
 from constraints.layout import can_save_by
 from constraints.space import pruned_space
 from objectives.pareto import logarithms
@@ -101,6 +102,14 @@ def same_accelerators(job: Job, plan: Plan) -> SameAccelerators:
     new = (block.layouts.take(_has_new_value(block.layouts, kept)) for block in space.blocks())
     ruled_out = (_run_like(job, plan, layouts) for layouts in new)
     return SameAccelerators(job=job, plan=plan, leaders=_with_better(job, kept, ruled_out))
+
+
+def one_change(job: Job, plan: Plan) -> SameAccelerators:
+    """Returns the designs that differ from a plan in one choice alone; data parallelism follows."""
+    leaders = _leaders(job, evaluate(job, _saved_otherwise(job, plan)))
+    alike = (_run_like(job, plan, layouts) for layouts in layout_blocks(_narrowed(job, plan)))
+    near = (designs.take(_num_changes(plan, designs) == 1) for designs in alike)
+    return SameAccelerators(job=job, plan=plan, leaders=_with_better(job, leaders, near))
 
 
 def _num_changes(plan: Plan, designs: PlanTable) -> Integers:

@@ -16,7 +16,7 @@ from planner.report.html import Html, joined, tag, unbroken
 from planner.report.tables import number, table
 from planner.report.units import text
 from planner.text import human
-from planner.views.choices_view import ABOUT, TITLE, choice_rows
+from planner.views.choices_view import SAME_ACCELERATORS, choice_rows
 from planner.views.comparisons_view import intervals
 
 _BEST = "answer.recommendation"
@@ -126,12 +126,14 @@ def _infeasibility(found: Infeasibility) -> Html:
 
 def alternatives(report: Report) -> Html:
     """Returns the front, and what other choices would cost on the same accelerators; nothing if there is no front."""
-    if not report.answer.front:
+    answer, best = report.answer, report.answer.recommendation
+    if not answer.front or best is None:
         return Html("")
-    rows = [[name, own, others] for name, own, others in choice_rows(report.answer)]
-    choices = table(ABOUT, ["choice", "recommended", "other values"], rows) if rows else None
-    heading = tag("h3", TITLE) if rows else None
-    return joined(explorer(report), heading, choices)
+    rows = list(choice_rows(best, answer.other_choices))
+    heading, about = SAME_ACCELERATORS
+    columns = ["choice", "recommended", "other values"]
+    choices = [tag("h3", heading), table(about, columns, rows)] if rows else []
+    return joined(explorer(report), *choices)
 
 
 def comparisons(answer: Recommendation) -> Html:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from planner.notes.reasons import NAMES
 from planner.recommended.comparisons import OtherChoice
-from planner.recommended.recommendation import Design, Recommendation
+from planner.recommended.recommendation import Design
 from planner.text import human
 from planner.text.text_blocks import grid, sentences, title
 from simulator.domain.job import Objective
@@ -17,11 +17,16 @@ from simulator.domain.job import Objective
 if TYPE_CHECKING:
     from rich.console import Console
 
-TITLE = "Other choices on the same accelerators"
-ABOUT = (
-    "How the time to train changes with the best design that has another value of one choice; whatever else has to change is "
-    "free."
+SAME_ACCELERATORS = (
+    "Other choices on the same accelerators",
+    "How the time to train changes with the best design that has another value of one choice; all other choices are free.",
 )
+"""Heading of the choices of an answer, and what they are."""
+ONE_CHANGE = (
+    "One change at a time",
+    "How the time to train changes if one choice alone is another one, on the same accelerators; data parallelism follows.",
+)
+"""Heading of the choices beside a simulated plan, and what they are."""
 MOST_VALUES = 5
 """Most other values of a choice that are shown with their change."""
 _WORDS = {
@@ -42,29 +47,30 @@ _WORDS = {
 }
 
 
-def show_choices(answer: Recommendation, console: Console) -> None:
-    """Writes what other choices would cost; nothing if there are none."""
-    if rows := list(choice_rows(answer)):
-        title(console, TITLE)
-        sentences(console, [ABOUT])
+def show_choices(
+    design: Design, choices: Sequence[OtherChoice], heading: tuple[str, str], console: Console
+) -> None:
+    """Writes what other choices than those of a design would change; nothing if there are none."""
+    if rows := list(choice_rows(design, choices)):
+        title(console, heading[0])
+        sentences(console, heading[1:])
         grid(console, rows)
 
 
-def choice_rows(answer: Recommendation) -> Iterator[tuple[str, str, str]]:
-    """Yields each choice, its recommended value, and what its other values would change or violate."""
-    best = answer.recommendation
-    if best is None:
-        return
-    for name, found in groupby(answer.other_choices, key=lambda choice: choice.name):
-        yield _WORDS[name], _written(getattr(best.plan, name)), "; ".join(_others(best, list(found)))
+def choice_rows(design: Design, choices: Sequence[OtherChoice]) -> Iterator[tuple[str, str, str]]:
+    """Yields each choice, its value in a design, and what its other values would change or violate."""
+    for name, found in groupby(choices, key=lambda choice: choice.name):
+        yield _WORDS[name], _written(getattr(design.plan, name)), "; ".join(_others(design, list(found)))
 
 
-def _others(best: Design, choices: Sequence[OtherChoice]) -> Iterator[str]:
+def _others(design: Design, choices: Sequence[OtherChoice]) -> Iterator[str]:
     kept = sorted((choice for choice in choices if not choice.violated), key=_time_days)
     if kept:
-        yield ", ".join(f"{_written(choice.value)}: {_effect(best, choice)}" for choice in kept[:MOST_VALUES])
+        yield ", ".join(
+            f"{_written(choice.value)}: {_effect(design, choice)}" for choice in kept[:MOST_VALUES]
+        )
     if hidden := kept[MOST_VALUES:]:
-        least, most = (_effect(best, choice) for choice in (hidden[0], hidden[-1]))
+        least, most = (_effect(design, choice) for choice in (hidden[0], hidden[-1]))
         yield f"{len(hidden)} more " + (f"from {least} to {most}" if len(hidden) > 1 else f"at {least}")
     broken = [choice for choice in choices if choice.violated]
     for violated in dict.fromkeys(choice.violated for choice in broken):
@@ -76,21 +82,21 @@ def _time_days(choice: OtherChoice) -> float:
     return math.inf if choice.time_to_train_days is None else choice.time_to_train_days
 
 
-def _effect(best: Design, choice: OtherChoice) -> str:
+def _effect(design: Design, choice: OtherChoice) -> str:
     """The change of the time to train; where it falls, also the objective that rises most."""
     if choice.time_to_train_days is None:
         return "without end"
-    change = choice.time_to_train_days / best.time_to_train_days - 1.0
-    rises = _largest_rise(best, choice) if change < 0.0 else ""
+    change = choice.time_to_train_days / design.time_to_train_days - 1.0
+    rises = _largest_rise(design, choice) if change < 0.0 else ""
     return f"{human.change(change)}{rises}"
 
 
-def _largest_rise(best: Design, choice: OtherChoice) -> str:
+def _largest_rise(design: Design, choice: OtherChoice) -> str:
     """The objective that rises most: ` (+0.4 % energy)`; empty where none does."""
     rises = [
         (value / own - 1.0, Objective(name))
         for name, value in choice.objective_values.items()
-        if value is not None and (own := best.objective_values[name]) and value > own
+        if value is not None and (own := design.objective_values[name]) and value > own
     ]
     if not rises:
         return ""

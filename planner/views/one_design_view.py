@@ -15,6 +15,7 @@ from planner.recommended.recommendation import Design
 from planner.text import human
 from planner.text.text_blocks import bar, doubt, grid, headline, sentences, title
 from planner.timeline.view import show_timeline
+from planner.views.choices_view import ONE_CHANGE, show_choices
 from planner.views.render import step_error_text, step_range
 from planner.views.sensitivity_view import show_sensitivities
 from simulator.step.timeline import StepTimeline
@@ -40,6 +41,7 @@ def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline
         sentences(console, [violation.sentence for violation in answer.violations])
     if answer.design:
         _show_design(answer, answer.design, console)
+        show_choices(answer.design, answer.other_choices, ONE_CHANGE, console)
     if answer.host_memory:
         title(console, "memory per stage")
         grid(console, stage_rows(answer.stage_memory))

@@ -31,7 +31,7 @@ from planner.recommended.recommendation import Design, Infeasibility, Recommenda
 from planner.text import human
 from planner.text.text_blocks import bar, command_line, doubt, grid, plain_table, sentences, title
 from planner.views.bests_view import show_bests
-from planner.views.choices_view import show_choices
+from planner.views.choices_view import SAME_ACCELERATORS, show_choices
 from planner.views.comparisons_view import show_comparisons
 from planner.views.front_view import show_designs
 from simulator.accuracy.published_runs import LEAST_ROWS
@@ -104,7 +104,7 @@ def _show_design(answer: Recommendation, design: Design, console: Console, comma
     _show_uncertainty(answer, console)
     title(console, "Why this design")
     sentences(console, answer.why)
-    show_choices(answer, console)
+    show_choices(design, answer.other_choices, SAME_ACCELERATORS, console)
     show_bests(answer, console)
     show_comparisons(answer, console)
     for breakdown in breakdowns(design):

@@ -9,6 +9,7 @@ import pytest
 from constraints.evaluation import evaluate
 from constraints.layout import can_save_by
 from planner import recommend
+from planner.one_design.simulated_design import simulate_plan
 from planner.recommended import same_accelerators as module
 from planner.recommended.comparisons import OtherChoice
 from planner.recommended.recommendation import Recommendation
@@ -160,6 +161,42 @@ def test_in_a_large_space_only_layouts_near_the_plan_are_compared(monkeypatch: p
     monkeypatch.setattr(module, "MOST_LAYOUTS", 10)
     monkeypatch.setattr(module, "MOST_CHANGES", 2)
     assert most_changes(choices_of(on_sixteen())) == 2
+
+
+def test_one_change_is_the_plan_with_that_choice_alone_and_the_replicas_that_follow() -> None:
+    plan = plan_of(tensor=2, data=8, zero=2).model_copy(update={"offer": 1})
+    job = on_sixteen(checkpoint_schemes=(CheckpointScheme.SYNC, ASYNC))
+    found = simulate_plan(job, plan, with_sensitivities=False).other_choices
+    assert {each.name for each in found} == {
+        *(
+            "tensor_parallel",
+            "pipeline_parallel",
+            "context_parallel",
+            "micro_batch_size",
+            "recompute",
+            "zero_stage",
+        ),
+        "checkpoint_scheme",
+    }
+    for each in found:
+        changed_plan = plan.model_copy(update={each.name: getattr(each.plan, each.name)})
+        replicas = 16 // (
+            changed_plan.tensor_parallel * changed_plan.pipeline_parallel * changed_plan.context_parallel
+        )
+        assert each.plan == changed_plan.model_copy(update={"data_parallel": replicas})
+        design = simulate_plan(job, each.plan, with_sensitivities=False).design
+        assert design is not None
+        assert each.time_to_train_days == pytest.approx(design.time_to_train_days, rel=1e-12)
+
+
+def test_one_change_tells_what_makes_a_plan_fit() -> None:
+    job = changed(on_sixteen(), workload=training("llama-3.1-70b", global_batch_size=64))
+    plan = plan_of(tensor=8, data=2, zero=2, recompute=Recompute.FULL).model_copy(update={"offer": 1})
+    found = simulate_plan(job, plan, with_sensitivities=False)
+    assert [violation.constraint for violation in found.violations] == ["memory"]
+    fitting = {(each.name, each.value) for each in found.other_choices if not each.violated}
+    assert ("zero_stage", 3) in fitting
+    assert ("zero_stage", 1) not in fitting
 
 
 def test_an_answer_has_the_choices_of_its_recommended_design() -> None:

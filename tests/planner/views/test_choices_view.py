@@ -8,7 +8,8 @@ from rich.console import Console
 
 from planner.recommended.comparisons import OtherChoice
 from planner.recommended.recommendation import Recommendation
-from planner.views.choices_view import choice_rows, show_choices
+from planner.views.choices_view import SAME_ACCELERATORS, choice_rows
+from planner.views.render import show
 from tests.planner.hand_made import design, recommended
 
 
@@ -28,28 +29,23 @@ def choice(
     )
 
 
-def answer_with(*choices: OtherChoice) -> Recommendation:
+def rows_of(*choices: OtherChoice) -> list[tuple[str, str, str]]:
     objective_values = {"time_to_train": 2e6, "cost": 1e6, "energy": 1e12}
-    best = design().model_copy(update={"objective_values": objective_values})
-    return recommended().model_copy(update={"recommendation": best, "other_choices": choices})
+    return list(choice_rows(design().model_copy(update={"objective_values": objective_values}), choices))
 
 
 def told(*choices: OtherChoice) -> str:
-    ((_, _, others),) = choice_rows(answer_with(*choices))
+    ((_, _, others),) = rows_of(*choices)
     return others
 
 
 def test_values_are_told_with_their_changes_the_fastest_first() -> None:
     slow, fast = choice("zero_stage", 3, 0.121), choice("zero_stage", 1, 0.004)
-    assert list(choice_rows(answer_with(slow, fast))) == [
-        ("ZeRO stage", str(design().plan.zero_stage), "1: +0.4 %, 3: +12.1 %")
-    ]
+    assert rows_of(slow, fast) == [("ZeRO stage", str(design().plan.zero_stage), "1: +0.4 %, 3: +12.1 %")]
 
 
 def test_each_choice_has_a_row_and_no_number_of_layers_is_all() -> None:
-    rows = list(
-        choice_rows(answer_with(choice("recompute_num_layers", 2, 0.1), choice("precision", "fp8", 0.2)))
-    )
+    rows = rows_of(choice("recompute_num_layers", 2, 0.1), choice("precision", "fp8", 0.2))
     assert [row[:2] for row in rows] == [("of layers", "all"), ("number format", "bf16")]
 
 
@@ -81,12 +77,18 @@ def test_a_faster_value_has_the_objective_that_it_makes_worst() -> None:
     assert told(in_all) == "1: -0.2 %"
 
 
-def test_without_choices_or_a_design_nothing_is_written() -> None:
-    for answer in (
-        answer_with(),
-        answer_with(choice("zero_stage", 3, 0.1)).model_copy(update={"recommendation": None}),
-    ):
-        console = Console(file=io.StringIO())
-        show_choices(answer, console)
-        assert isinstance(console.file, io.StringIO)
-        assert not console.file.getvalue()
+def written(answer: Recommendation) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    with console.capture() as capture:
+        show(answer, console)
+    return capture.get()
+
+
+def test_an_answer_has_the_section_where_it_has_choices() -> None:
+    answer = recommended()
+    heading, about = SAME_ACCELERATORS
+    assert heading not in written(answer)
+    text = " ".join(
+        written(answer.model_copy(update={"other_choices": (choice("zero_stage", 3, 0.1),)})).split()
+    )
+    assert f"{heading} {about} ZeRO stage {design().plan.zero_stage} 3: +10.0 %" in text
