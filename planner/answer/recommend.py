@@ -213,7 +213,7 @@ def _answer(
     best = designs[choice.row] if choice else None
     uncertainty = uncertainty_of(job, *choice, seed) if choice else None
     unsure, cases = _compared(job, choice, seed) if choice else (None, ())
-    others = same_accelerators(job, best.plan) if best else None
+    others = same_accelerators(job, best.plan) if best and result.is_complete else None
     return Recommendation(
         capplan_version=software_tags()["capplan_version"],
         catalog_hash=catalog_hash(),

@@ -267,7 +267,7 @@ class Recommendation(Record):
     other_choices: tuple[OtherChoice, ...] = ()
     """What other values of each choice would cost on the accelerators of the recommended design, the best value first.
     Everything else is free; in a space of more than 100,000 layouts up to three other choices are. The checkpoint scheme is
-    the recommended one if the choice is another one and the layout can have it."""
+    the recommended one if the choice is another one and the layout can have it. None after an interrupted search."""
     input_uncertainty: InputUncertainty | None = None
     """Results over draws of the uncertain inputs: times, prices, grids and footprints."""
     what_if: tuple[WhatIfCase, ...] = ()

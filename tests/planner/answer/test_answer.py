@@ -167,6 +167,7 @@ def test_an_interrupted_study_answers_with_the_best_so_far(job: Job, uri: str) -
     answer = answer_to(many, tracking=True, tracking_uri=uri, should_stop=lambda: next(calls) >= 3)
     assert answer.status == "interrupted"
     assert answer.best is not None
+    assert not answer.other_choices  # whoever stops a search does not wait for more
     assert answer.mlflow is not None
     run = MlflowClient(tracking_uri=uri).get_run(answer.mlflow_run_id)
     assert run.info.status == "KILLED"
