@@ -26,11 +26,15 @@ from planner.explain.explanation import (
 from planner.explain.infeasible import NO_ID, SAME_FRACTION
 from planner.explain.infeasible import explain as why_infeasible
 from planner.explain.plan_checks import checks_of
+from planner.explain.runnable_plan import obstacles
+from planner.explain.violations import layout_violations
 from planner.input.given import check_job
 from planner.input.plan_input import plan_of
 from planner.input.problems import nearest
+from planner.recommended.comparisons import OtherChoice
 from planner.recommended.designs import design_at
 from planner.recommended.recommendation import Infeasibility
+from planner.recommended.same_accelerators import one_change
 from simulator.argument_names import Argument
 from simulator.domain.job import Job, Objective
 from simulator.domain.plan import Plan
@@ -75,7 +79,17 @@ def explain_plan(job: Job, plan: Plan | Mapping[str, object]) -> PlanExplanation
     checked, num_gpus = plan_of(job, plan)
     checks = checks_of(job, checked, num_gpus)
     is_feasible = all(check.state in ("kept", "not_set") for check in checks)
-    return PlanExplanation(job=job.name, plan=checked, is_feasible=is_feasible, checks=checks)
+    ways_out = () if is_feasible or num_gpus != checked.num_gpus else _ways_out(job, checked)
+    return PlanExplanation(
+        job=job.name, plan=checked, is_feasible=is_feasible, checks=checks, ways_out=ways_out
+    )
+
+
+def _ways_out(job: Job, plan: Plan) -> tuple[OtherChoice, ...]:
+    """Single changes with which a plan meets every constraint."""
+    found = one_change(job, plan, can_run=not obstacles(job, plan))
+    admitted = [choice for choice in found.choices() if not choice.violated]
+    return tuple(choice for choice in admitted if not layout_violations(job, choice.plan))
 
 
 def explain_space(

@@ -12,6 +12,7 @@ from pydantic import RootModel
 from constraints.registry import Constraint
 from constraints.removal import RemovedDesigns
 from planner.layout_figures import Figures
+from planner.recommended.comparisons import OtherChoice
 from planner.recommended.recommendation import Design, Infeasibility
 from simulator.domain.plan import Plan
 from simulator.record import Record
@@ -63,6 +64,9 @@ class PlanExplanation(Record):
     """Whether every constraint is met."""
     checks: tuple[Check, ...]
     """One for every constraint, in the order of `capplan explain`."""
+    ways_out: tuple[OtherChoice, ...] = ()
+    """Changes of one choice, on the same accelerators, with which a plan that violates constraints meets all of them; data
+    parallelism follows. The best value of each choice first."""
 
 
 class Binding(Record):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from constraints.registry import CONSTRAINTS, Constraint
 from planner.explain.explanation import Check, PlanExplanation, SpaceExplanation, State
+from planner.recommended.choice_words import CHOICE_WORDS, written
+from planner.recommended.comparisons import OtherChoice
 from planner.recommended.design_words import headline as design_headline
 from planner.text import human
 from planner.text.text_blocks import grid, headline, sentences, title
@@ -28,6 +31,8 @@ STATES: dict[State, str] = {
     "not_known": "Unknown, because the layout cannot run",
 }
 """Headings of the states of checks, the most urgent first."""
+WAYS_OUT = "Single changes with which it meets every constraint"
+"""Heading of the ways out of a plan that violates some."""
 STAGES = {
     "rules": "layout rules",
     "bounds": "bounds before simulation",
@@ -72,6 +77,24 @@ def show_plan(explained: PlanExplanation, console: Console) -> None:
         if checks:
             title(console, heading)
             grid(console, [(check.constraint, _told(check)) for check in checks])
+        if state == "broken" and checks:
+            title(console, WAYS_OUT)
+            _show_ways_out(explained, console)
+
+
+def _show_ways_out(explained: PlanExplanation, console: Console) -> None:
+    rows = [
+        (CHOICE_WORDS[name], ", ".join(f"{written(each.value)} ({_took(each)})" for each in found))
+        for name, found in groupby(explained.ways_out, key=lambda choice: choice.name)
+    ]
+    if rows:
+        grid(console, rows)
+    else:
+        sentences(console, ["None; `capplan recommend` searches the others."])
+
+
+def _took(choice: OtherChoice) -> str:
+    return human.days(choice.time_to_train_days or 0.0)
 
 
 def _told(check: Check) -> str:

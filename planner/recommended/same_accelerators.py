@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
-from constraints.lattice import layout_blocks
+from constraints.lattice import layout_blocks, no_layouts
 from constraints.layout import can_save_by
 from constraints.space import pruned_space
 from objectives.pareto import logarithms
@@ -104,9 +104,16 @@ def same_accelerators(job: Job, plan: Plan) -> SameAccelerators:
     return SameAccelerators(job=job, plan=plan, leaders=_with_better(job, kept, ruled_out))
 
 
-def one_change(job: Job, plan: Plan) -> SameAccelerators:
-    """Returns the designs that differ from a plan in one choice alone; data parallelism follows."""
-    leaders = _leaders(job, evaluate(job, _saved_otherwise(job, plan)))
+def one_change(job: Job, plan: Plan, *, can_run: bool = True) -> SameAccelerators:
+    """Returns the designs that differ from a plan in one choice alone; data parallelism follows.
+
+    Args:
+        job: the job.
+        plan: the plan.
+        can_run: whether it breaks no rule of layouts; only then it is simulated itself, with every checkpoint scheme.
+    """
+    own = _saved_otherwise(job, plan) if can_run else no_layouts(job)
+    leaders = _leaders(job, evaluate(job, own))
     alike = (_run_like(job, plan, layouts) for layouts in layout_blocks(_narrowed(job, plan)))
     near = (designs.take(_num_changes(plan, designs) == 1) for designs in alike)
     return SameAccelerators(job=job, plan=plan, leaders=_with_better(job, leaders, near))

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from planner.notes.reasons import NAMES
+from planner.recommended.choice_words import CHOICE_WORDS, written
 from planner.recommended.comparisons import OtherChoice
 from planner.recommended.recommendation import Design
 from planner.text import human
@@ -29,22 +30,6 @@ ONE_CHANGE = (
 """Heading of the choices beside a simulated plan, and what they are."""
 MOST_VALUES = 5
 """Most other values of a choice that are shown with their change."""
-_WORDS = {
-    "tensor_parallel": "TP",
-    "pipeline_parallel": "PP",
-    "virtual_pipeline": "VPP",
-    "pipeline_schedule": "schedule",
-    "interleaved_group_size": "group of VPP",
-    "context_parallel": "CP",
-    "expert_parallel": "EP",
-    "micro_batch_size": "micro-batch",
-    "recompute": "recomputation",
-    "recompute_num_layers": "of layers",
-    "zero_stage": "ZeRO stage",
-    "shard_ranks": "sharded over",
-    "precision": "number format",
-    "checkpoint_scheme": "checkpoints",
-}
 
 
 def show_choices(
@@ -60,21 +45,21 @@ def show_choices(
 def choice_rows(design: Design, choices: Sequence[OtherChoice]) -> Iterator[tuple[str, str, str]]:
     """Yields each choice, its value in a design, and what its other values would change or violate."""
     for name, found in groupby(choices, key=lambda choice: choice.name):
-        yield _WORDS[name], _written(getattr(design.plan, name)), "; ".join(_others(design, list(found)))
+        yield CHOICE_WORDS[name], written(getattr(design.plan, name)), "; ".join(_others(design, list(found)))
 
 
 def _others(design: Design, choices: Sequence[OtherChoice]) -> Iterator[str]:
     kept = sorted((choice for choice in choices if not choice.violated), key=_time_days)
     if kept:
         yield ", ".join(
-            f"{_written(choice.value)}: {_effect(design, choice)}" for choice in kept[:MOST_VALUES]
+            f"{written(choice.value)}: {_effect(design, choice)}" for choice in kept[:MOST_VALUES]
         )
     if hidden := kept[MOST_VALUES:]:
         least, most = (_effect(design, choice) for choice in (hidden[0], hidden[-1]))
         yield f"{len(hidden)} more " + (f"from {least} to {most}" if len(hidden) > 1 else f"at {least}")
     broken = [choice for choice in choices if choice.violated]
     for violated in dict.fromkeys(choice.violated for choice in broken):
-        values = [_written(choice.value) for choice in broken if choice.violated == violated]
+        values = [written(choice.value) for choice in broken if choice.violated == violated]
         yield f"{', '.join(values)} violate{'s' if len(values) == 1 else ''} {', '.join(violated)}"
 
 
@@ -102,7 +87,3 @@ def _largest_rise(design: Design, choice: OtherChoice) -> str:
         return ""
     rise, objective = max(rises, key=lambda each: each[0])
     return f" ({human.change(rise)} {NAMES[objective]})"
-
-
-def _written(value: int | str | None) -> str:
-    return "all" if value is None else str(value)

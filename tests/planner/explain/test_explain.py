@@ -86,6 +86,40 @@ def test_a_probability_is_the_share_of_runs_that_keep_the_limit() -> None:
     assert 0.3 < check.value < 0.99  # the mean is near the median of a run that fails now and then
 
 
+def test_ways_out_change_one_choice_and_meet_every_constraint() -> None:
+    job = job_with(search={"micro_batch_sizes": [1, 2], "zero_stages": [1, 2, 3]}, limits={"budget_usd": 1e9})
+    plan = {"tp": 2, "dp": 16, "mbs": 2, "recompute": "none", "zero_stage": 1}
+    whole = simulate_plan(job, plan, with_sensitivities=False).design
+    assert whole is not None
+    tight = with_limits(job, {"budget_usd": 0.999 * whole.cost_usd})
+    explained = explain_plan(tight, plan)
+    assert explained.ways_out
+    assert {choice.plan for choice in explained.ways_out} == {
+        choice.plan
+        for choice in simulate_plan(tight, plan, with_sensitivities=False).other_choices
+        if explain_plan(tight, choice.plan).is_feasible
+    }
+    assert not explain_plan(job, plan).ways_out
+
+
+def test_a_plan_that_cannot_run_has_ways_out_too() -> None:
+    schedules = {"pipeline_schedules": ["1f1b", "zb_h1"], "zero_stages": [1, 2]}
+    plan = {"tp": 2, "pp": 2, "dp": 8, "zero_stage": 2, "pipeline_schedule": "zb_h1"}
+    explained = explain_plan(job_with(search=schedules), plan)
+    assert [check.constraint for check in explained.checks if check.state == "broken"] == ["weight_gradients"]
+    assert {(choice.name, choice.value) for choice in explained.ways_out} == {
+        ("pipeline_schedule", "1f1b"),
+        ("zero_stage", 1),
+    }
+
+
+def test_accelerators_that_are_not_on_offer_or_contradict_the_degrees_have_no_way_out() -> None:
+    for plan in ({"tp": 2, "dp": 1024}, {"tp": 2, "dp": 8, "num_gpus": 32}):
+        explained = explain_plan(JOB, plan)
+        assert not explained.is_feasible
+        assert not explained.ways_out
+
+
 # Counts of a space, against trying all designs one by one.
 
 
@@ -234,6 +268,12 @@ def test_a_plan_of_a_job_is_explained_in_words_and_as_json(capsys: pytest.Captur
     shown = capsys.readouterr().out
     assert shown.startswith("Job bloom-176b: the plan violates 2 constraints\n")
     assert "num_gpus = 384, limits.num_gpus = 320; exceeded by 20.0 %" in " ".join(shown.split())
+    assert "it meets every constraint None; `capplan recommend` searches the others." in " ".join(
+        shown.split()
+    )
+    assert cli.main(command[:-2]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Single changes with which it meets every constraint recomputation full (109 days) Met" in shown
 
 
 @pytest.mark.short(2)
