@@ -170,6 +170,5 @@ def _found_profile(
         return make()
     except InputError as error:
         for problem in error.problems:
-            place = f"{problem.path} = {problem.value}: " if problem.path else ""
-            findings.add(location, shown, f"{place}{problem.rule}")
+            findings.add(location, shown, str(problem))
         return None

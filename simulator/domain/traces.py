@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -44,15 +45,27 @@ class TraceUnit:
     """Factor on a value."""
     most: float
     """Largest value that occurs in practice."""
+    others: frozenset[str] = frozenset()
+    """Words of other units, in small letters, by which a heading contradicts this one."""
     least_peak: float = 0.0
     """Minimum peak of a whole trace anywhere in the world, unless all of it is 0; a lower peak is a figure in another unit."""
 
 
+_LARGER_UNITS = frozenset({"mwh", "gwh", "twh"})
 GRID_TRACE = TraceUnit(
-    name="g/kWh", per_unit=1.0 / KILO, most=KILO * MOST_KGCO2E_PER_KWH, least_peak=MOST_KGCO2E_PER_KWH
+    name="g/kWh",
+    per_unit=1.0 / KILO,
+    most=KILO * MOST_KGCO2E_PER_KWH,
+    others=_LARGER_UNITS | {"kg", "kgco", "lb", "lbs", "lbsco", "usd", "eur"},
+    least_peak=MOST_KGCO2E_PER_KWH,
 )
 """Grids in grams. A trace whose highest hour is below 2 g/kWh is in kilograms."""
-PRICE_TRACE = TraceUnit(name="USD/kWh", per_unit=1.0, most=MOST_USD_PER_KWH)
+PRICE_TRACE = TraceUnit(
+    name="USD/kWh",
+    per_unit=1.0,
+    most=MOST_USD_PER_KWH,
+    others=_LARGER_UNITS | {"eur", "€", "gbp", "£", "ct", "cent", "cents", "¢", "g", "gco", "kg", "kgco"},
+)
 
 _Row = tuple[int, str, datetime, float]
 """Row number in the file, timestamp as written, timestamp, value."""
@@ -104,9 +117,12 @@ def _parquet_cells(path: Path) -> list[list[str]]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise _broken("", "", "is larger than 50 MB", str(path))
-        with pq.ParquetFile(path) as source:
-            if missing := [name for name in PARQUET_COLUMNS if name not in source.schema_arrow.names]:
-                raise _broken(missing[0], "", "must be a column of a carbon trace", str(path))
+        with path.open("rb") as file, pq.ParquetFile(file) as source:
+            names = source.schema_arrow.names
+            for name in PARQUET_COLUMNS:
+                if names.count(name) != 1:
+                    rule = f"must be a column of a carbon trace, once; the file has {', '.join(names)[:200] or 'none'}"
+                    raise _broken(name, "", rule, str(path))
             columns = source.read(columns=list(PARQUET_COLUMNS)).to_pydict()
     # Broken names are no text, and broken times none that exist.
     except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
@@ -120,7 +136,14 @@ def _parquet_cells(path: Path) -> list[list[str]]:
 def _rows(lines: list[list[str]], unit: TraceUnit, source: str) -> list[_Row]:
     rows: list[_Row] = []
     for number, cells in enumerate(lines, start=1):
-        if not cells or (number == 1 and _is_heading(cells)):
+        if number == 1 and _is_heading(cells):
+            if _words(cells[1]) & unit.others:
+                way = f"convert the values, and write {unit.name} there"
+                raise _broken(
+                    "heading", cells[1].strip(), f"names another unit than {unit.name}: {way}", source
+                )
+            continue
+        if not cells:
             continue
         rule = _broken_rule(cells, unit)
         if rule:
@@ -140,7 +163,12 @@ def _cells(lines: list[str], source: str) -> list[list[str]]:
 
 def _is_heading(cells: list[str]) -> bool:
     """Whether the first row names columns: neither of its cells is a figure."""
-    return _time(cells[0]) is None and len(cells) == 2 and math.isnan(_number(cells[1]))
+    return len(cells) == 2 and _time(cells[0]) is None and math.isnan(_number(cells[1]))
+
+
+def _words(heading: str) -> set[str]:
+    """Returns the words of a heading, and its signs of currencies, in small letters: `gCO2eq/kWh` has gco, eq and kwh."""
+    return set(re.findall(r"[a-z]+|[€£¢]", heading.lower()))
 
 
 def _broken_rule(cells: list[str], unit: TraceUnit) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,6 +100,35 @@ def test_broken_traces_say_which_row_breaks_which_rule(tmp_path: Path, rows: lis
 def test_a_tariff_per_megawatt_hour_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"row 1 .*between 0 and 10 USD/kWh; is it in another unit"):
         read_trace(written(tmp_path, text_of(day(lambda hour: 40 + hour))), PRICE_TRACE)
+
+
+@pytest.mark.parametrize("unit", [GRID_TRACE, PRICE_TRACE], ids=lambda unit: unit.name)
+@pytest.mark.parametrize(
+    "heading", ["EUR/MWh", "lbs_co2_per_mwh", "Intensity (kgCO2/kWh)", "kg CO2 / MWh", "Price [EUR/kWh]"]
+)
+def test_a_heading_in_another_unit_is_refused(tmp_path: Path, unit: TraceUnit, heading: str) -> None:
+    rows = [f"timestamp,{heading}", *day(lambda _: 5)]
+    rule = f"heading = {re.escape(heading)}: names another unit than {unit.name}: convert the values"
+    with pytest.raises(InputError, match=rule):
+        read_trace(written(tmp_path, text_of(rows)), unit)
+
+
+@pytest.mark.parametrize(
+    ("unit", "heading"),
+    [
+        (GRID_TRACE, "Carbon intensity gCO₂eq/kWh (direct)"),
+        (GRID_TRACE, "g/kWh"),
+        (GRID_TRACE, "value"),
+        (PRICE_TRACE, "$/kWh"),
+        (PRICE_TRACE, "price_usd_per_kwh"),
+        (PRICE_TRACE, "price"),
+    ],
+)
+def test_other_headings_are_passed_over(tmp_path: Path, unit: TraceUnit, heading: str) -> None:
+    rows = [f"timestamp,{heading}", *day(lambda _: 5)]
+    assert read_trace(written(tmp_path, text_of(rows)), unit).per_hour == pytest.approx(
+        [5 * unit.per_unit] * 24
+    )
 
 
 def test_a_grid_without_any_emissions_is_possible(tmp_path: Path) -> None:
