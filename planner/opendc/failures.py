@@ -7,6 +7,7 @@ A job that uses all hosts stops whenever that number is at least one, so the sam
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -69,11 +70,11 @@ def read_failures(file: Path, *, num_nodes: int, gpus_per_node: int = 8) -> Trac
         InputError: the file is broken, no failure hits such a cluster, or so many do that nothing could be trained.
     """
     columns = read_numbers(file, FAILURES)
+    _check(columns, str(file))
     interval_s, duration_s = (
         columns[name] * MILLISECOND for name in ("failure_interval", "failure_duration")
     )
     intensity = columns["failure_intensity"]
-    _check(interval_s, duration_s, intensity, str(file))
     # Kotlin rounds halves up.
     stops = np.floor(num_nodes * intensity + 0.5) >= 1.0
     num_stops, span_s = int(stops.sum()), float(interval_s.sum())
@@ -115,13 +116,19 @@ def weibull_shape(up_times_s: Floats) -> float:
     return 0.5 * (low + high)
 
 
-def _check(interval_s: Floats, duration_s: Floats, intensity: Floats, source: str) -> None:
+def _check(columns: Mapping[str, Floats], source: str) -> None:
     """Raises `InputError` for the first row that breaks the rules of OpenDC."""
-    for name, values, is_good, rule in (
-        ("failure_interval", interval_s, interval_s >= 0.0, "must be milliseconds since the failure before"),
-        ("failure_duration", duration_s, duration_s >= 0.0, "must be milliseconds, not negative"),
-        ("failure_intensity", intensity, (intensity > 0.0) & (intensity <= 1.0), "must lie in (0, 1]"),
+    intensity = columns["failure_intensity"]
+    for name, is_good, rule in (
+        (
+            "failure_interval",
+            columns["failure_interval"] >= 0.0,
+            "must be milliseconds since the failure before",
+        ),
+        ("failure_duration", columns["failure_duration"] >= 0.0, "must be milliseconds, not negative"),
+        ("failure_intensity", (intensity > 0.0) & (intensity <= 1.0), "must lie in (0, 1]"),
     ):
+        values = columns[name]
         wrong = np.flatnonzero(~(is_good & np.isfinite(values)))
         if wrong.size:
             raise broken(f"row {wrong[0] + 1}, {name}", f"{values[wrong[0]]:g}", rule, source)

@@ -116,11 +116,14 @@ def read_numbers(file: Path, form: Form) -> dict[str, Floats]:
     try:
         if file.stat().st_size > _MOST_BYTES:
             raise broken("", "", "is larger than 50 MB", str(file))
-        with pq.ParquetFile(file) as source:
+        with file.open("rb") as opened, pq.ParquetFile(opened) as source:
             table = source.read()
         return {name: _numbers(table, name, str(file)) for name, *_ in form}
     except OSError as error:
-        raise broken("", "", f"cannot be read: {error.strerror or 'broken off'}", str(file)) from error
+        reason = (
+            f"cannot be read: {error.strerror}" if error.strerror else "is no Parquet file, or is broken off"
+        )
+        raise broken("", "", reason, str(file)) from error
     except (pa.ArrowException, ValueError, OverflowError) as error:  # broken names of columns are no text
         raise broken("", "", "is no Parquet file, or is broken off", str(file)) from error
 
@@ -135,7 +138,9 @@ def _numbers(table: pa.Table, name: str, source: str) -> Floats:
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise broken(name, str(column.type), "must hold numbers", source)
     if column.null_count:
-        raise broken(name, "", f"has {column.null_count} rows without a value, and must have none", source)
+        first = int(np.flatnonzero(column.is_null().to_numpy())[0]) + 1
+        rule = f"must have a value in every row; {column.null_count} of {len(column)} have none"
+        raise broken(f"row {first}, {name}", "", rule, source)
     return np.asarray(column.to_numpy(), dtype=np.float64)
 
 

@@ -17,6 +17,7 @@ from planner.cli.commands import main
 from planner.opendc.failures import TracedFailures, read_failures, weibull_shape
 from simulator.domain.traces import PRICE_TRACE, read_trace
 from simulator.errors import InputError
+from tests.support import job_with
 
 
 def failures_file(folder: Path, rows: Sequence[tuple[object, object, object]], **types: pa.DataType) -> Path:
@@ -74,12 +75,15 @@ class TestFailures:
             ([(DAY_MS, 0, 1.0)], "must hit 10 nodes at least twice"),
             ([(0, 0, 1.0), (0, 0, 1.0)], "at different times"),
             ([(DAY_MS, 0, 0.01), (DAY_MS, 0, 0.01)], "must hit 10 nodes at least twice"),
-            ([(-1, 0, 1.0), (DAY_MS, 0, 1.0)], "row 1, failure_interval = -0.001"),
-            ([(DAY_MS, 0, 1.0), (DAY_MS, -5, 1.0)], "row 2, failure_duration"),
+            ([(-1, 0, 1.0), (DAY_MS, 0, 1.0)], "row 1, failure_interval = -1: must be milliseconds"),
+            ([(DAY_MS, 0, 1.0), (DAY_MS, -5, 1.0)], "row 2, failure_duration = -5"),
             ([(DAY_MS, 0, 1.0), (DAY_MS, 0, 1.5)], r"row 2, failure_intensity = 1.5: must lie in \(0, 1\]"),
             ([(DAY_MS, 0, 0.0), (DAY_MS, 0, 1.0)], "row 1, failure_intensity"),
             ([(DAY_MS, 0, math.nan), (DAY_MS, 0, 1.0)], "row 1, failure_intensity"),
-            ([(DAY_MS, 0, None), (DAY_MS, 0, 1.0)], "1 rows without a value"),
+            (
+                [(DAY_MS, 0, None), (DAY_MS, 0, 1.0)],
+                "row 1, failure_intensity: must have a value in every row; 1 of 2",
+            ),
             ([(1, 0, 1.0)] * 9, "more than 10,000 failures in 1,000 node-days"),
         ],
     )
@@ -105,8 +109,12 @@ class TestFailures:
         file.write_bytes(file.read_bytes()[:length])
         with pytest.raises(InputError, match=r"no Parquet file, or is broken off|cannot be read"):
             read_failures(file, num_nodes=10)
-        with pytest.raises(InputError, match="cannot be read"):
+        with pytest.raises(InputError, match="cannot be read: No such file"):
             read_failures(tmp_path / "missing.parquet", num_nodes=10)
+
+    def test_a_folder_in_place_of_a_file_is_named_as_such(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="cannot be read: Is a directory"):
+            read_failures(tmp_path, num_nodes=10)
 
 
 def carbon_file(folder: Path, columns: Mapping[str, pa.Array]) -> Path:
@@ -129,7 +137,10 @@ class TestCarbonTraces:
     def test_broken_traces_are_named(self, tmp_path: Path) -> None:
         numbers = pa.array([100.0] * 96)
         for columns, message in (
-            ({"timestamp": quarters(96)}, "carbon_intensity: must be a column of a carbon trace"),
+            (
+                {"timestamp": quarters(96)},
+                "carbon_intensity: must be a column of a carbon trace, once; the file has timest",
+            ),
             (
                 {"timestamp": numbers, "carbon_intensity": numbers},
                 "row 1 = 100.0, 100.0: must begin with a timestamp",
@@ -143,8 +154,25 @@ class TestCarbonTraces:
             with pytest.raises(InputError, match=message):
                 read_trace(carbon_file(tmp_path, columns))
         (tmp_path / "carbon.parquet").write_bytes(b"PAR1 and then nothing")
-        with pytest.raises(InputError, match="cannot be read as Parquet"):
+        with pytest.raises(InputError, match="cannot be read as Parquet: it is another kind of file"):
             read_trace(tmp_path / "carbon.parquet")
+        (tmp_path / "folder.parquet").mkdir()
+        with pytest.raises(InputError, match="cannot be read as Parquet: Is a directory"):
+            read_trace(tmp_path / "folder.parquet")
+
+    def test_a_column_that_stands_there_twice_is_refused(self, tmp_path: Path) -> None:
+        numbers = pa.array([100.0] * 96)
+        names = ["timestamp", "carbon_intensity", "carbon_intensity"]
+        file = tmp_path / "carbon.parquet"
+        pq.write_table(pa.Table.from_arrays([quarters(96), numbers, numbers], names=names), file)
+        with pytest.raises(InputError, match="carbon_intensity: must be a column of a carbon trace, once"):
+            read_trace(file)
+
+    def test_a_job_names_the_column_that_its_trace_lacks(self, tmp_path: Path) -> None:
+        file = carbon_file(tmp_path, {"timestamp": quarters(96)})
+        site = {"region": "netherlands", "grid_profile": str(file)}
+        with pytest.raises(InputError, match=r"grid_profile = '\S*: carbon_intensity: must be a column"):
+            job_with(site=site)
 
     def test_prices_are_not_read_from_it(self, tmp_path: Path) -> None:
         file = carbon_file(tmp_path, {"timestamp": quarters(96), "carbon_intensity": pa.array([1.0] * 96)})
