@@ -28,6 +28,15 @@ def check_own_file(path: Path, what: str, option: str, is_own: Callable[[Path], 
             raise InputError([Problem(path=option, value=str(path), rule=rule)])
 
 
+def check_folder(folder: Path) -> None:
+    """Raises `InputError` if the folder of `OUTPUT`, there already or not, cannot be one: it or one above it is a file."""
+    with naming_unwritable(folder, OUTPUT):
+        above = next((path for path in (folder, *folder.parents) if path.exists()), None)
+        if above is not None and not above.is_dir():
+            rule = f"cannot be a folder, since {above} is a file: choose another name"
+            raise InputError([Problem(path=OUTPUT, value=str(folder), rule=rule)])
+
+
 @contextmanager
 def naming_unwritable(path: Path, option: str) -> Iterator[None]:
     """Raises `InputError` with the option and the file if writing fails, for example on a full disk."""
@@ -56,6 +65,7 @@ def filling(folder: Path) -> Iterator[Path]:
 
     An exception leaves nothing behind: missing folders are created only at the end.
     """
+    check_folder(folder)
     with naming_unwritable(folder, OUTPUT):
         place = next(above for above in (folder, *folder.parents) if above.exists())
         with TemporaryDirectory(prefix=".capplan-", dir=place) as scratch:

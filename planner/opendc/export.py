@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.input.own_files import OUTPUT, filling
+from planner.input.own_files import OUTPUT, check_folder, filling
 from planner.opendc.files import (
     CARBON,
     FAILURES,
@@ -143,6 +143,7 @@ def _check_folder(folder: Path) -> None:
     if taken := [name for name in FILES if (folder / name).exists()]:
         rule = f"holds {taken[0]} already, and experiments are never overwritten: choose another folder"
         raise broken(OUTPUT, str(folder), rule)
+    check_folder(folder)
 
 
 def _energy_kwh(run: DrawnRun) -> float:

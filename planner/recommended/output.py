@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from planner.input.own_files import OUTPUT, replacing
+from planner.input.own_files import OUTPUT, check_folder, replacing
 from planner.recommended.recommendation import Design, Recommendation
 from simulator.domain.job import Job
 from simulator.errors import InputError, Problem
@@ -89,6 +89,7 @@ def _made(folder: Path) -> Iterator[None]:
 def _make(folder: Path) -> None:
     if str(folder) in ("", ".") or folder.resolve() == Path.cwd():
         raise _problem(folder, "must be a folder of its own, not the working folder")
+    check_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         is_writable = os.access(folder, os.W_OK | os.X_OK)

@@ -13,7 +13,7 @@ from typing import Final, final
 from simulator.argument_names import Argument, Words
 from simulator.catalog import catalog_hash
 from simulator.domain.job import Job
-from simulator.errors import StudyError
+from simulator.errors import InputError, Problem, StudyError
 from studies.files.identity import Identity, Keep
 from studies.files.journal import Journal
 from studies.files.known_designs import KnownDesigns
@@ -75,18 +75,22 @@ class StudyStore:
         digits = Identity.of(job, seed, keep).study[:NUM_SHOWN_DIGITS]
         return self.folder / f"{readable or 'study'}-{digits}{SUFFIX}"
 
-    def path_named(self, name: str) -> Path:
-        """Returns the file of a study with this name.
+    def path_named(self, into: str) -> Path:
+        """Returns the file of a new study with this name.
 
         Raises:
-            StudyError: the name cannot be that of a file, or the folder is not one.
+            InputError: the name cannot be that of a file, or is taken.
+            StudyError: the folder is not one.
         """
         self._check_folder()
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-            raise StudyError(
-                f"study {name!r}: use at most 100 letters, digits, '.', '_' and '-', no '.' or '-' first"
-            )
-        return self.folder / f"{name}{SUFFIX}"
+        path = self.folder / f"{into}{SUFFIX}"
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", into):
+            rule = "must have at most 100 letters, digits, '.', '_' and '-', and no '.', '_' or '-' first"
+        elif path.exists():
+            rule = f"is the name of a study in {self.folder}, and studies are never overwritten: choose another name"
+        else:
+            return path
+        raise InputError([Problem(path=Argument("into"), value=repr(into[:120]), rule=rule)])
 
     def paths(self) -> list[Path]:
         """Returns the files of all studies, sorted by name; none if the folder does not exist yet.

@@ -208,7 +208,10 @@ def test_a_relaxation_is_tried_by_adding_to_the_typed_command(
         (["recommend", EXAMPLE, "--format", "xml"], "'xml' is not one of 'csv', 'parquet'"),
         (["recommend", EXAMPLE, "--format", "csv"], "give --output DIR, too"),
         (["recommend", EXAMPLE, "--no-tracking", "--tracking-uri", "x"], "contradict each other"),
-        (["recommend", EXAMPLE, "--output", "/dev/null/x"], "--output = /dev/null/x: cannot be created"),
+        (
+            ["recommend", EXAMPLE, "--output", "/dev/null/x"],
+            "--output = /dev/null/x: cannot be a folder, since /dev/null is a file: choose another name",
+        ),
         (["recommend", EXAMPLE, "--experiment", " "], "Invalid value for '--experiment': must not be empty"),
         (
             ["study", "run", EXAMPLE, "--experiment", ""],

@@ -234,7 +234,7 @@ class TestExport:
         job, plan, _ = asked(NEVER)
         file = tmp_path / "taken"
         file.write_text("", encoding="utf-8")
-        with pytest.raises(InputError, match=r"output = .*taken.*cannot be written"):
+        with pytest.raises(InputError, match=r"output = .*cannot be a folder, since .*taken is a file"):
             exported(file, job, plan)
 
     def test_a_run_beyond_the_last_year_of_the_calendar_is_refused(self, tmp_path: Path) -> None:

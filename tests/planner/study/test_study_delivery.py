@@ -584,8 +584,10 @@ def test_a_store_that_is_away_costs_nothing_but_the_delivery(
     assert "never overwritten" in capsys.readouterr().err
     assert main(["study", "merge", study["name"], "--into", "both", *store]) == 2
     assert "two studies or more" in capsys.readouterr().err
-    assert main(["study", "merge", study["name"], "--into", "../both", *store]) == 1
-    assert "use at most 100 letters" in capsys.readouterr().err
+    assert main(["study", "merge", study["name"], "--into", "../both", *store]) == 2
+    assert "--into = '../both': must have at most 100 letters" in capsys.readouterr().err
+    assert main(["study", "merge", study["name"], "--into", study["name"], *store]) == 2
+    assert f"--into = '{study['name']}': is the name of a study in " in capsys.readouterr().err
     assert main(["study", "status", "nobody", *store]) == 1
     assert "there is no such study" in capsys.readouterr().err
     assert main(["study", "status", "job", *store]) == 1

@@ -121,7 +121,7 @@ REFUSALS: tuple[tuple[tuple[str, ...], str], ...] = (
     ((*HOP, "--hop", "graph={pairs}"), "--hop graph[0] = [0, 0]: joins a worker to itself"),
     (
         ("trace", "export", "{small}", "--gpus", "4", "--output", "{file}"),
-        "--output = {file}: cannot be written",
+        "--output = {file}: cannot be a folder, since {file} is a file",
     ),
     (
         ("trace", "capture", "none.py", "--batch-size", "3", "--output", "{new}"),
@@ -136,12 +136,18 @@ REFUSALS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("simulate", *PLAN, "--timeline", "{file}"), "--timeline = {file}: exists and is no timeline"),
     (("simulate", *PLAN, "--set", "x"), "--set = 'x': must be a path"),
     (("compare", "{bloom}", "{bloom}", "--html", "{file}"), "--html = {file}: exists and is no comparison"),
-    (("recommend", "{bloom}", "--output", "{file}"), "--output = {file}: cannot be created"),
+    (
+        ("recommend", "{bloom}", "--output", "{file}"),
+        "--output = {file}: cannot be a folder, since {file} is a file",
+    ),
     (
         ("opendc", "export", *PLAN, "--start", "9999-12-01", "--output", "{new}"),
         "--start = 9999-12-01: must be earlier",
     ),
-    (("opendc", "export", *PLAN, "--output", "{file}"), "--output = {file}: cannot be written"),
+    (
+        ("opendc", "export", *PLAN, "--output", "{file}"),
+        "--output = {file}: cannot be a folder, since {file} is a file",
+    ),
     (("study", "list", "--store", "{file}"), "name another folder with --store, there already or not"),
     (("report", "{folder}"), "FOLDER = {folder}: holds no answer of `capplan recommend --output`"),
     (
