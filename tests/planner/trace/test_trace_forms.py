@@ -79,7 +79,8 @@ class TestExport:
         (tmp_path / "file").write_text("", encoding="utf-8")
         folder = str(tmp_path / "file" / "astra")
         assert main(["trace", "export", small, "--gpus", "2", "--output", folder]) == 2
-        assert "cannot be written: Not a directory" in capsys.readouterr().err
+        why = f"cannot be a folder, since {tmp_path / 'file'} is a file: choose another name"
+        assert f"--output = {folder}: {why}" in capsys.readouterr().err
 
     def test_a_full_disk_leaves_no_folder(
         self,
