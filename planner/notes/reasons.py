@@ -22,6 +22,7 @@ from planner.notes.precision_note import precision_notes
 from planner.notes.price_notes import price_notes
 from planner.notes.purchase_note import purchase_notes
 from planner.notes.sharding_note import sharding_notes
+from planner.notes.straggler_note import straggler_notes
 from planner.recommended.design_words import in_site
 from planner.recommended.limit_uses import limit_uses, share_of_runs
 from planner.recommended.recommendation import Design, Recommendation, Rejection, Uncertainty
@@ -326,6 +327,7 @@ def cautions(
         plan = best.plan
         notes += [*purchase_notes(job, best), *cut_notes(job, plan), *interleaving_notes(job, plan)]
         notes += [*sharding_notes(job, plan), *placement_notes(job, plan), *precision_notes(job, plan)]
+        notes += straggler_notes(job, plan)
     notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
     sites = [*map(job.site_of, job.offers), *job.what_if.sites]

@@ -24,6 +24,7 @@ from planner.notes.purchase_note import purchase_notes
 from planner.notes.reasons import cautions, scope_text
 from planner.notes.servers_note import server_notes
 from planner.notes.sharding_note import sharding_notes
+from planner.notes.straggler_note import straggler_notes
 from planner.one_design.simpler_models import SimplerModel, left_out, simpler_models
 from planner.one_design.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
 from planner.recommended.comparisons import OtherChoice
@@ -202,7 +203,7 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
     notes = [*purchase_notes(job, design), *cut_notes(job, plan), *interleaving_notes(job, plan)]
-    notes += [*sharding_notes(job, plan), *placement_notes(job, plan)]
+    notes += [*sharding_notes(job, plan), *placement_notes(job, plan), *straggler_notes(job, plan)]
     notes += server_notes(evaluation.outcomes.checkpoints, 0)
     notes += [*interval_notes(plan, design.checkpoint_interval_s, evaluation), *full_plan_notes(design)]
     if not _can_be_replayed(evaluation):
