@@ -36,6 +36,8 @@ class Form:
     """Description of a field that exists only in files."""
 
 
+DEFAULT_PRESET = "typical"
+"""Fleet of a job that says nothing of its `reliability`."""
 _PRICE = "number, or {low, mid, high}"
 _RENT = f"{_PRICE}; or `on_demand`, `reserved_1y`, `reserved_3y` or `spot` for the catalogue's prices of that kind"
 _CATALOG_RENT = "the catalogue's rent, unless a purchase price is given"
@@ -49,7 +51,7 @@ FORMS = (
         model=Job,
         field="reliability",
         written=f"preset ({_PRESETS}), or the fields of Reliability",
-        default="`typical`",
+        default=f"`{DEFAULT_PRESET}`",
     ),
     Form(
         model=Job,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from planner.input.problems import Findings
-from planner.input.schema import ALONE_BESIDE, Location, long_form
+from planner.input.schema import ALONE_BESIDE, DEFAULT_PRESET, Location, long_form
 from planner.input.yaml_text import parse_value
 from planner.text import human
 from simulator.argument_names import Argument
@@ -30,7 +30,8 @@ def with_overrides(
     """Returns a copy of a document with values replaced or added in the order of the overrides.
 
     An override is a path, `=` and a value in YAML; `null` removes a value, and an empty value is an error. If the file has a
-    short form, such as `site: us-iowa`, an override may set any of the fields for which it stands.
+    short form, such as `site: us-iowa`, an override may set any of the fields for which it stands; fields of a `reliability`
+    that is left out are set beside the preset that then holds.
     """
     if isinstance(overrides, str):  # a str is also a sequence of texts: its characters
         findings.add((Argument("overrides"),), overrides, f"must be a list of texts: [{overrides!r}]")
@@ -96,7 +97,12 @@ def _may_stand_beside(location: Location, step: str) -> bool:
 
 
 def _fields(node: object, location: Location) -> Mapping[str, object] | None:
-    """Returns the fields of a mapping, a record or a short form; `{}` for `None`; `None` for any other value."""
+    """Returns the fields of a mapping, a record or a short form; `None` for any other value.
+
+    Of `None` they are those that stand for what is left out: a fleet for `reliability`, otherwise none.
+    """
+    if node is None and location == ("reliability",):
+        node = DEFAULT_PRESET
     long = long_form(str(location[-1]), node) if location else node
     match long:
         case None:

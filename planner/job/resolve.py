@@ -12,7 +12,7 @@ from planner.calibration.file import load_calibration
 from planner.input.number_text import way_out
 from planner.input.plain import plain_copy
 from planner.input.problems import Findings, nearest
-from planner.input.schema import Location
+from planner.input.schema import DEFAULT_PRESET, Location
 from planner.input.yaml_text import read_document
 from planner.job.batch_size import whole_sequences
 from planner.job.offers import resolved_offer
@@ -29,7 +29,6 @@ from simulator.huggingface.shape import LANGUAGE_KEY, language_part, shape_from_
 MODULES = "num_mtp_layers"
 """A training choice that may be given next to a model's shape: modules of multi-token prediction."""
 _MOST_SEQUENCES = 100_000_000
-_DEFAULT_RELIABILITY = "typical"
 
 
 def resolve(document: Fields, *, name: str, folder: Path, findings: Findings) -> Fields:
@@ -161,7 +160,7 @@ def _number(value: object) -> float | None:
 def _reliability(job: Fields, findings: Findings) -> object:
     """Returns the job's reliability: the figures of its preset, replaced by the job's own."""
     if job.get("reliability") is None:
-        return RELIABILITY_PRESETS[_DEFAULT_RELIABILITY]
+        return RELIABILITY_PRESETS[DEFAULT_PRESET]
     lengthen(job, "reliability", (), findings)
     given = job["reliability"]
     if not isinstance(given, dict):

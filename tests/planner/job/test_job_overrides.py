@@ -35,6 +35,13 @@ def test_overrides_replace_add_and_remove_values() -> None:
     assert job.workload.tokens == 2e12
 
 
+def test_fields_of_a_reliability_that_is_left_out_stand_beside_the_preset_that_then_holds() -> None:
+    assert "reliability" not in DOCUMENT
+    job = parse_job(DOCUMENT, overrides=["reliability.straggler_log_mean=null", "reliability.repair_days=2"])
+    changes = {"straggler_log_mean": None, "repair_days": 2.0}
+    assert job.reliability == RELIABILITY_PRESETS["typical"].model_copy(update=changes)
+
+
 def test_the_last_override_wins_and_the_document_stays_as_it_was() -> None:
     document = changed()
     job = parse_job(document, overrides=["limits.deadline_days=30", "limits.deadline_days=60"])
