@@ -13,11 +13,14 @@ from docs import getting_started
 from docs.generate import INTRODUCTION, job_file_reference
 from docs.job_rules import EXAMPLES, JOB, refusals, rules_section
 from planner.input.schema import FORMS
+from planner.input.yaml_text import parse_text
 from planner.job.file import parse_job
 from planner.measured.rows import Unmodelled
 from planner.validation.report import as_json, report_of
 from simulator.domain.options import Factors, InputFactors
+from simulator.errors import InputError
 
+OWN_CLUSTER = Path(__file__).parents[1] / "docs" / "how-to" / "own-cluster.md"
 MEASURED = Path(__file__).parents[1] / "docs" / "measured-rows.md"
 PAGE = job_file_reference()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]
@@ -46,6 +49,18 @@ class TestRulesOfJobFiles:
             fields = {re.split(r"[.\]]", override.partition("=")[0])[-1] for override in overrides}
             written = {name for name in fields if name in sentence}
             assert written, (overrides, sentence)
+
+
+def test_a_part_of_a_node_is_told_what_to_write_and_the_page_shows_it() -> None:
+    with pytest.raises(
+        InputError, match=r"num_gpus = 1: .* nearest: 8; for a part of a node, write out the offer's node"
+    ):
+        parse_job(JOB, overrides=["offers[0].num_gpus=1"])
+    (shown,) = re.findall(r"```yaml\n(.*?)```", OWN_CLUSTER.read_text(encoding="utf-8"), re.DOTALL)
+    asked = parse_text(shown, source="page")
+    assert isinstance(asked, dict)
+    (offer,) = parse_job({**JOB, **asked}).offers
+    assert (offer.num_gpus.max, offer.node.num_accelerators, offer.node.link_domain_size) == (1, 1, 1)
 
 
 class TestDefaultsAndTypes:

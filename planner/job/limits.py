@@ -34,7 +34,8 @@ def _partial_nodes(job: Job) -> Iterator[Problem]:
             below, above = wanted.max // node * node, _fewest(offer)
             near = f"{below}, {above}" if below else f"{above}"
             value = str(wanted.min) if wanted.min == wanted.max else f"{wanted.min}..{wanted.max}"
-            rule = f"must contain a multiple of the node's {node} accelerators; nearest: {near}"
+            part = "" if below else "; for a part of a node, write out the offer's node with that many"
+            rule = f"must contain a multiple of the node's {node} accelerators; nearest: {near}{part}"
             yield Problem(path=f"offers[{index}].num_gpus", value=value, rule=rule)
 
 
