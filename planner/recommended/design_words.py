@@ -282,7 +282,10 @@ def _checkpoints(design: Design) -> str:
         return "none: after a failure the run starts from scratch"
     num_steps = max(1, round(design.checkpoint_interval_s / design.iteration_time_s))
     every = f"{human.duration(design.checkpoint_interval_s)} of training, about {human.counted(num_steps, 'step')}"
-    return f"{design.plan.checkpoint_scheme.value}, every {every}"
+    is_longer = design.checkpoint_interval_s >= design.time_to_train_days * DAY
+    return (
+        f"{design.plan.checkpoint_scheme.value}, every {every}{', longer than the run' if is_longer else ''}"
+    )
 
 
 def _sureness(spread: Spread, unit: Callable[[float], str], probability: float | None, limit: str) -> str:

@@ -102,6 +102,16 @@ def test_the_answer_says_in_human_units(line: str) -> None:
     assert line in [" ".join(shown.split()) for shown in text.splitlines()]
 
 
+def test_saves_further_apart_than_the_run_is_long_are_told_as_such() -> None:
+    for days, ends in ((2.0, ", longer than the run"), (2.1, "")):
+        best = design().model_copy(
+            update={"checkpoint_interval_s": 2.05 * 86_400, "time_to_train_days": days}
+        )
+        text = text_of(recommended().model_copy(update={"recommendation": best}))
+        (line,) = (line for line in text.splitlines() if line.strip().startswith("checkpoints"))
+        assert line.rstrip().endswith(f" steps{ends}")
+
+
 def test_a_total_with_one_part_is_not_broken_down() -> None:
     assert "Cost: $" not in text_of(recommended())
 
