@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,9 +32,10 @@ def check_own_file(path: Path, what: str, option: str, is_own: Callable[[Path], 
 def check_folder(folder: Path) -> None:
     """Raises `InputError` if the folder of `OUTPUT`, there already or not, cannot be one: it or one above it is a file."""
     with naming_unwritable(folder, OUTPUT):
-        above = next((path for path in (folder, *folder.parents) if path.exists()), None)
+        above = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), None)
         if above is not None and not above.is_dir():
-            rule = f"cannot be a folder, since {above} is a file: choose another name"
+            what = "a file" if above.exists() else "a link to nothing"
+            rule = f"cannot be a folder, since {above} is {what}: choose another name"
             raise InputError([Problem(path=OUTPUT, value=str(folder), rule=rule)])
 
 
