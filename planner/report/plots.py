@@ -36,6 +36,8 @@ WIDTH_IN: Final = 7.5
 """Width in inches: that of a text column, or of half a slide."""
 DOTS_PER_INCH: Final = 144
 NUM_TICKS: Final = 6
+CHARACTER_IN: Final = 0.075
+"""Mean width of a character of a label, in inches."""
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8ae2f", "#9aa0a9")
 """Okabe and Ito's colours, which the colour-blind can tell apart, and grey for the rest; as in report.css."""
 ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", "#f0c8ab"
@@ -159,7 +161,7 @@ def _draw_ranges(axes: Axes, figure: RangesFigure) -> None:
     axes.axvline(figure.mid, color="black", linewidth=0.8)
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
-    _write_ticks(axes.xaxis, figure.quantity)
+    _write_ticks(axes.xaxis, figure.quantity, WIDTH_IN - CHARACTER_IN * max(map(len, labels)))
     axes.fill_between([], [], color=LOW, label="input at low end")
     axes.fill_between([], [], color=HIGH, label="input at high end")
     if any(each.marks for each in figure.ranges):
@@ -300,10 +302,15 @@ def _window(figure: FrontFigure, axis: Literal["x", "y"]) -> tuple[float, float]
     return max(low - ROOM_BELOW_FRACTION * extent, 0.5 * low), high + ROOM_ABOVE_FRACTION * extent
 
 
-def _write_ticks(axis: Axis, quantity: Quantity) -> None:
-    """Puts ticks at round numbers on an axis without changing its ends."""
+def _write_ticks(axis: Axis, quantity: Quantity, room_in: float = WIDTH_IN) -> None:
+    """Puts ticks at round numbers on an axis without changing its ends: as many as have room for their texts beside them."""
     low, high = axis.get_view_interval()
-    _place_ticks(axis, ticks(low, high, quantity, NUM_TICKS), quantity, largest=high)
+    for wanted in range(NUM_TICKS, 1, -1):
+        found = ticks(low, high, quantity, wanted)
+        longest = max((len(tick_text(value, quantity, high)) for value in found), default=0)
+        if len(found) < 3 or (found[1] - found[0]) / (high - low) * room_in > CHARACTER_IN * (longest + 1):
+            break
+    _place_ticks(axis, found, quantity, largest=high)
 
 
 def _place_ticks(axis: Axis, values: list[float], quantity: Quantity, largest: float | None = None) -> None:

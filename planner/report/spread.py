@@ -21,6 +21,10 @@ NUM_BINS: Final = 24
 """About the square root of the number of replays."""
 DRAWN_FRACTION: Final = 0.985
 """Share of the replays that are drawn; the few longest ones would squeeze all others into a corner."""
+LEAST_SPREAD: Final = 0.001
+"""Replays closer together than this share of their value are all alike: labels have three digits."""
+ALIKE_WIDTH: Final = 0.04
+"""Width of the picture of replays that are all alike, as a share of their value."""
 FAR: Final = 1.5
 """A limit this far beyond the drawn values is named in the note instead of drawn."""
 LONGEST_DAYS: Final = 36_500.0
@@ -71,7 +75,7 @@ def _histogram(
 ) -> HistogramFigure:
     """The values in bins; the note names limits far beyond them."""
     drawn = values[values <= np.quantile(values, DRAWN_FRACTION)]
-    counts, edges = np.histogram(drawn, bins=NUM_BINS)
+    counts, edges = _binned(drawn)
     end = float(edges[-1]) + (FAR - 1.0) * float(edges[-1] - edges[0])
     far = [mark.label for mark in marks if mark.value > end]
     longest = text(float(values.max()), quantity)
@@ -88,6 +92,17 @@ def _histogram(
         num_beyond=len(values) - len(drawn),
         marks=tuple(mark for mark in marks if mark.value <= end),
     )
+
+
+def _binned(values: Floats) -> tuple[Floats, Floats]:
+    """Returns the number of values in each bin, and the edges; values that are all alike stand in the middle one."""
+    low, high = float(values.min()), float(values.max())
+    if high - low > LEAST_SPREAD * high:
+        counts, edges = np.histogram(values, bins=NUM_BINS)
+    else:
+        ends = ((1.0 - ALIKE_WIDTH / 2.0) * low, (1.0 + ALIKE_WIDTH / 2.0) * high)
+        counts, edges = np.histogram(values, bins=NUM_BINS + 1, range=ends)
+    return counts, edges
 
 
 def _marks(spread: Spread, limits: dict[str, float | None], quantity: Quantity) -> list[Mark]:

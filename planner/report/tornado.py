@@ -35,8 +35,7 @@ def _tornado(objective: Objective, result: ResultSensitivity, found: Sensitiviti
     if shown:
         first = shown[0]
         ends = f"{text(first.at_low, quantity)} to {text(first.at_high, quantity)}"
-        words = input_words(first.input)
-        title = f"{words[0].upper()}{words[1:]} moves {name} most: {ends}"
+        title = f"{name[0].upper()}{name[1:]} depends most on {input_words(first.input)}: {ends}"
     return RangesFigure(
         name=f"drivers-{objective.value.replace('_', '-')}",
         title=title,

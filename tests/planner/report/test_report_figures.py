@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import matplotlib as mpl
 import numpy as np
@@ -14,7 +15,7 @@ from matplotlib.lines import Line2D
 from planner.answer.recommend import recommend
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
-from planner.report.data import Bar, BarsFigure, LinesFigure, Part, RangesFigure
+from planner.report.data import Bar, BarsFigure, LinesFigure, Part, Range, RangesFigure
 from planner.report.fastest import FastestRuns
 from planner.report.figures import show_figure
 from planner.report.flips import flips
@@ -23,6 +24,7 @@ from planner.report.plots import STYLE, drawing
 from planner.report.rivals import rivals
 from planner.report.scaling import MOST_SIZES, curve_of, curve_title, few_sizes
 from planner.report.sources import report_of_folder
+from planner.report.spread import spreads
 from planner.report.units import text
 from planner.sweep.grid import Sweep, run_sweep
 from planner.text import human
@@ -38,6 +40,9 @@ from tests.planner.report_pages import best_of, figure
 from tests.planner.report_studies import answered, drawn, job
 from tests.support import job_with
 
+if TYPE_CHECKING:
+    from constraints.evaluation import Evaluation
+
 
 def test_pictures_name_the_memory_there_is_and_what_changes() -> None:
     memory, changes = figure("memory"), figure("flips")
@@ -47,6 +52,41 @@ def test_pictures_name_the_memory_there_is_and_what_changes() -> None:
     assert "memory capacity" in [label.get_text() for label in legend.get_texts()]
     (axes,) = drawing(changes, drawn().cloud).axes
     assert axes.get_xlabel() == "change from the value used"
+
+
+def test_replays_that_are_all_alike_stand_in_the_middle_of_a_narrow_picture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    report, wall_s, cost_usd = drawn().report, np.full(400, 636.0), np.full(400, 3.53)
+    cost_usd[0] += 1e-9  # another order of the same sum
+    monkeypatch.setattr("planner.report.spread.replayed", lambda *_: (wall_s, cost_usd))
+    figures = spreads(report.job, report.answer, cast("Evaluation", None))
+    for found, value in zip(figures, (636.0 / 86_400.0, 3.53), strict=True):
+        assert found.edges[0] == pytest.approx(0.98 * value)
+        assert found.edges[-1] == pytest.approx(1.02 * value)
+        (place,) = np.flatnonzero(found.counts)
+        assert found.edges[place] + found.edges[place + 1] == pytest.approx(2.0 * value)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.336, 0.457), (336.0, 457.0), (3.36e6, 4.57e6)])
+def test_the_texts_below_a_tornado_stand_apart(low: float, high: float) -> None:
+    made = Range(
+        label="embodied carbon of the accelerators",
+        low_text="0.85 x",
+        high_text="2 x",
+        at_low=low,
+        at_high=high,
+    )
+    changes = RangesFigure(
+        name="x", title="x", note="", quantity="kgco2e", mid=(low + high) / 2, ranges=(made,)
+    )
+    with mpl.rc_context(STYLE):
+        canvas = drawing(changes, drawn().cloud)
+        canvas.draw_without_rendering()
+        (axes,) = canvas.axes
+        texts = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+    assert len(texts) >= 2
+    assert all(left.x1 < right.x0 for left, right in pairwise(texts))
 
 
 def test_a_title_never_breaks_before_a_sign() -> None:
