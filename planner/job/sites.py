@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from planner.input.magnitude import out_of_reach
-from planner.input.problems import Findings
+from planner.input.problems import Findings, nearest
 from planner.input.schema import Location, long_form
 from planner.job.short_forms import Fields, found, lengthen
 from simulator import catalog
@@ -134,17 +134,36 @@ def _profile(value: object, unit: TraceUnit, location: Location, folder: Path, f
         case str() if "\0" in value:
             findings.add(location, value, "must be a path, which has no null character")
             return None
+        case str() if not value.strip():
+            findings.add(location, value, "must be the path of a file")
+            return None
         case str():
             return _found_profile(lambda: read_trace(folder / value, unit), value, location, findings)
         case list():
-            return {"per_hour": value}
-        case dict() if value and value.keys() <= set(_SWINGS):
-            if not _are_numbers(value, location, findings):
+            return _hours(value, location, findings)
+        case dict() if value.keys() & set(_SWINGS):
+            if not (_are_swings(value, location, findings) and _are_numbers(value, location, findings)):
                 return None
             swings = {"mean": 0.0, **{name: float(str(swing)) for name, swing in value.items()}}
             return _found_profile(lambda: synthetic_profile(**swings), str(value), location, findings)
         case _:
             return value
+
+
+def _hours(values: list[object], location: Location, findings: Findings) -> Fields:
+    """Returns a list of hours as a profile; values that are no finite numbers were told where they stand."""
+    for hour, value in enumerate(values):
+        if value is None and findings.is_hidden((*location, hour)):
+            findings.hide((*location, "per_hour", hour))
+    return {"per_hour": values}
+
+
+def _are_swings(given: Fields, location: Location, findings: Findings) -> bool:
+    """Whether all fields beside a mean are amplitudes; reports the others."""
+    unknown = [name for name in given if name not in _SWINGS]
+    for name in unknown:
+        findings.add((*location, name), given[name], f"unknown field; {nearest(name, _SWINGS)}")
+    return not unknown
 
 
 def _are_numbers(swings: Fields, location: Location, findings: Findings) -> bool:

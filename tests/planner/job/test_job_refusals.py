@@ -171,6 +171,26 @@ def test_hours_of_a_profile_that_are_negative_are_named_and_no_mean_of_them() ->
     assert [problem.path for problem in caught.value.problems] == ["site.electricity_profile.per_hour[23]"]
 
 
+@pytest.mark.parametrize("field", ["grid_profile", "electricity_profile"])
+@pytest.mark.parametrize(
+    ("profile", "told"),
+    [
+        ([0.1] * 23 + [float("nan")], "[23] = nan: must be a finite number"),
+        ([0.1] * 23 + [None], ".per_hour[23]: must be a number"),
+        (
+            {"mean": 0.3, "daily_amplitud": 0.1},
+            ".daily_amplitud = 0.1: unknown field; nearest: daily_amplitude",
+        ),
+        ("", " = '': must be the path of a file"),
+    ],
+)
+def test_a_broken_profile_is_one_problem(field: str, profile: object, told: str) -> None:
+    found = refusal(changed(site={"region": "us-iowa", field: profile}))
+    first, problem = found.splitlines()
+    assert first.endswith("1 problem")
+    assert problem.startswith(f"  site.{field}{told}")
+
+
 def test_a_problem_does_not_bring_its_consequences_with_it() -> None:
     with pytest.raises(InputError, match="1 problem\n") as caught:
         parse_job(offered(accelerator="h100"))
