@@ -261,7 +261,13 @@ def test_limits_that_are_too_tight_are_left_to_the_study_which_says_what_would_h
     assert parse_job(changed(limits=limits)).limits.model_dump(exclude_none=True) == limits
 
 
-@pytest.mark.parametrize(("least", "most", "near"), [(1, 7, "nearest: 8"), (65, 71, "nearest: 64, 72")])
+@pytest.mark.parametrize(
+    ("least", "most", "near"),
+    [
+        (1, 7, "nearest: 8; for a part of a node, write out the offer's node with that many"),
+        (65, 71, "nearest: 64, 72"),
+    ],
+)
 def test_a_range_between_two_numbers_of_nodes_is_refused(least: int, most: int, near: str) -> None:
     message = refusal(
         changed(offers=[{"accelerator": "h100-sxm5-80gb", "num_gpus": {"min": least, "max": most}}])
