@@ -32,6 +32,7 @@ from simulator.table import Floats
 from simulator.units import HOUR, KILO
 
 PARQUET = ".parquet"
+_PARQUET_MAGIC = b"PAR1"
 PARQUET_COLUMNS = ("timestamp", "carbon_intensity")
 _MOST_BYTES = 50_000_000
 
@@ -103,6 +104,8 @@ def _lines(path: Path) -> list[str]:
         content = path.read_bytes()
     except OSError as error:
         raise _broken("", "", f"cannot be read: {error.strerror or error}", str(path)) from error
+    if content.startswith(_PARQUET_MAGIC):
+        raise _broken("", "", f"is a file of Parquet, whose name must end in {PARQUET}", str(path))
     try:
         return utf8_text(content).splitlines()
     except ValueError as error:

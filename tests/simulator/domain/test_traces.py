@@ -149,6 +149,7 @@ def test_a_trace_of_more_than_eleven_years_is_refused(tmp_path: Path) -> None:
     [
         (None, "cannot be read: No such file or directory"),
         (b"\xff\xfe\x00\x81", "is not UTF-8 text: it looks like UTF-16; save it as UTF-8"),
+        (b"PAR1\x15\x04\x15\x80", r"is a file of Parquet, whose name must end in \.parquet"),
         (b"t\0i\0", "is not UTF-8 text: it looks like UTF-16; save it as UTF-8"),
         (b"time,g/kWh\nd\xe9but,1", "is not UTF-8 text: byte 0xe9 at position 12; save it as UTF-8"),
         (b"time;g/kWh\n2026-01-01;1,5", "row 1 = time;g/kWh: .* separated by commas, not by semicolons"),
