@@ -170,8 +170,12 @@ def _is_heading(cells: list[str]) -> bool:
 
 
 def _words(heading: str) -> set[str]:
-    """Returns the words of a heading, and its signs of currencies, in small letters: `gCO2eq/kWh` has gco, eq and kwh."""
-    return set(re.findall(r"[a-z]+|[€£¢]", heading.lower()))
+    """Returns the words of a heading, and its signs of currencies, in small letters: `gCO2eq/kWh` has gco, eq and kwh.
+
+    Kilograms per MWh are grams per kWh, and read as such.
+    """
+    words = re.sub(r"kg(.*)mwh", r"g\1kwh", heading.lower())
+    return set(re.findall(r"[a-z]+|[€£¢]", words))
 
 
 def _broken_rule(cells: list[str], unit: TraceUnit) -> str | None:

@@ -104,7 +104,7 @@ def test_a_tariff_per_megawatt_hour_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unit", [GRID_TRACE, PRICE_TRACE], ids=lambda unit: unit.name)
 @pytest.mark.parametrize(
-    "heading", ["EUR/MWh", "lbs_co2_per_mwh", "Intensity (kgCO2/kWh)", "kg CO2 / MWh", "Price [EUR/kWh]"]
+    "heading", ["EUR/MWh", "lbs_co2_per_mwh", "Intensity (kgCO2/kWh)", "t CO2 / MWh", "Price [EUR/kWh]"]
 )
 def test_a_heading_in_another_unit_is_refused(tmp_path: Path, unit: TraceUnit, heading: str) -> None:
     rows = [f"timestamp,{heading}", *day(lambda _: 5)]
@@ -118,6 +118,8 @@ def test_a_heading_in_another_unit_is_refused(tmp_path: Path, unit: TraceUnit, h
     [
         (GRID_TRACE, "Carbon intensity gCO₂eq/kWh (direct)"),
         (GRID_TRACE, "g/kWh"),
+        (GRID_TRACE, "kg CO2 / MWh"),
+        (GRID_TRACE, "kg_per_mwh"),
         (GRID_TRACE, "value"),
         (PRICE_TRACE, "$/kWh"),
         (PRICE_TRACE, "price_usd_per_kwh"),
