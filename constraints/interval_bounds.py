@@ -19,7 +19,7 @@ from objectives.usage import Usage
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme
 from simulator.machine.offer_table import OfferTable
-from simulator.machine.power import phase_power
+from simulator.machine.power import PhasePower, phase_power
 from simulator.run.spread import wall_time_quantile_s
 from simulator.run.wall_time import RunTable
 from simulator.table import Booleans, Floats, total
@@ -44,9 +44,10 @@ and more variable (measured, 14,000 designs of 300 random jobs)."""
 def least_by_intervals(job: Job, part: Evaluation) -> dict[str, Floats]:
     """Returns lower bounds on designs over all checkpoint intervals, `(n,)`, by the limits that an interval helps to keep."""
     run = undisturbed(job, part.outcomes.run)
-    usage = _least_usage(job, part, run)
+    power = phase_power(job, part.plans, OfferTable.from_job(job).take(part.plans.offer))
+    usage = _least_usage(part, run, power)
     return {
-        "budget_usd": _least_cost_usd(job, part, run, usage),
+        "budget_usd": _least_cost_usd(job, part, run, power, usage),
         "deadline_days": _wall_s(job, part, run, job.limits.deadline_probability) / DAY,
         "carbon_kgco2e": least_kgco2e(job, part.plans, usage) + replacement_kgco2e(job, part.plans, run),
     }
@@ -115,10 +116,8 @@ def _scaled(values: Floats, share: Floats, where: Booleans) -> Floats:
     return np.multiply(values, share, out=np.zeros(len(values)), where=where)
 
 
-def _least_usage(job: Job, part: Evaluation, run: RunTable) -> Usage:
+def _least_usage(part: Evaluation, run: RunTable, power: PhasePower) -> Usage:
     """What such a run uses: the energy of its steps, and of the remaining time at the power of an idle cluster."""
-    offers = OfferTable.from_job(job).take(part.plans.offer)
-    power = phase_power(job, part.plans, offers)
     work_j = total(getattr(part.outcomes.energy, name) for name in ENERGY_OF_WORK)
     standing_j = (run.initialization_s + run.restart_s) * power.stalled_w
     return Usage(
@@ -128,11 +127,9 @@ def _least_usage(job: Job, part: Evaluation, run: RunTable) -> Usage:
     )
 
 
-def _least_cost_usd(job: Job, part: Evaluation, run: RunTable, usage: Usage) -> Floats:
+def _least_cost_usd(job: Job, part: Evaluation, run: RunTable, power: PhasePower, usage: Usage) -> Floats:
     """The least expected cost, or the cost of a run at the quantile of the wanted probability, at the least mean power."""
     late_s = _wall_s(job, part, run, job.limits.budget_probability)
-    offers = OfferTable.from_job(job).take(part.plans.offer)
-    power = phase_power(job, part.plans, offers)
     mean_w = np.minimum(usage.energy_j / usage.wall_s, power.least_w + power.spares_w)
     is_expected = job.limits.budget_probability is None
     energy_j = usage.energy_j if is_expected else late_s * mean_w
