@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled, inner
+from simulator.compiled import compiled, inlined_uncounted, inner
 from simulator.pipeline.dual_pipe import is_of_pair, is_paired, leaves_with, num_paired
 from simulator.pipeline.shape import DUAL_PIPE_V, PipelineShape, num_directions, stage_of
 from simulator.pipeline.turns import peaks_in_flight, turns_of_stages
@@ -83,49 +83,78 @@ def mark_groups(order: PipelineOrder) -> None:
                 operations[place, OCCASION] = GROUP_GRADIENT
 
 
+class _Merging(NamedTuple):
+    """The operations of all stages while they become one sequence; K is the number of kinds."""
+
+    shape: PipelineShape
+    num_slots: int
+    """Rows for the ends of each kind."""
+    mask: int
+    """Turns a micro-batch into one of these rows by a bitwise and."""
+    durations_of_kind: int
+    """Rows for the durations of each kind."""
+    awaited_kinds: npt.NDArray[np.int64]
+    """Shape (K,): the kind that each kind waits for."""
+    is_elsewhere: npt.NDArray[np.bool_]
+    """Shape (K,): whether that runs on another stage."""
+    num_done: npt.NDArray[np.int64]
+    """Shape (K + 1,): how many operations of each kind are in the sequence; the last is m, for those without an input."""
+    operations: npt.NDArray[np.int32]
+    """The sequence so far, in the columns `STAGE` and so on; later rows are not yet written."""
+
+
 @inner
 def _merged(
     shape: PipelineShape, turns: npt.NDArray[np.int32], num_slots: int, durations_of_kind: int
 ) -> npt.NDArray[np.int32]:
-    """Merges the turns `(P, K)` of the stages; each stage proceeds until it waits for another one.
+    """Merges the turns `(P, K m)` of the stages; each stage proceeds until it waits for another one.
 
     Activations travel up and gradients down, so a sweep advances every stage by about p operations.
     """
-    p, c = shape.num_stages, shape.num_chunks
-    num_kinds, has_pairs = num_directions(shape.schedule) * c, shape.schedule == DUAL_PIPE_V
+    p, num_kinds = shape.num_stages, num_directions(shape.schedule) * shape.num_chunks
     operations = np.empty((turns.size + _num_meetings(shape), NUM_FIELDS), dtype=np.int32)
     num_played = np.zeros(p, dtype=np.int64)
     num_done = np.zeros(num_kinds + 1, dtype=np.int64)
-    num_done[num_kinds] = shape.num_micro_batches  # operations without an input wait for this
+    num_done[num_kinds] = shape.num_micro_batches
     awaited_kinds, is_elsewhere = _awaited_kinds(shape)
     mask = num_slots - 1 if num_slots != shape.num_micro_batches else -1
+    merging = _Merging(
+        shape, num_slots, mask, durations_of_kind, awaited_kinds, is_elsewhere, num_done, operations
+    )
     num = 0
     while num < len(operations):
         num_before = num
         for sweep in range(2 * p):
             stage = sweep if sweep < p else 2 * p - 1 - sweep
-            for place in range(num_played[stage], turns.shape[1]):
-                kind = turns[stage, place]
-                awaited = _awaited_row(shape, awaited_kinds, is_elsewhere, num_done, kind, num_slots, mask)
-                if awaited == NOT_YET:
-                    break
-                if has_pairs and kind < c and is_paired(shape, int(kind), num_done[kind]):
-                    other = 2 * c - 1 - kind
-                    met = _awaited_row(shape, awaited_kinds, is_elsewhere, num_done, other, num_slots, mask)
-                    if met == NOT_YET:
-                        break
-                    # It takes no time; of its kind nothing is sent.
-                    end, duration = 1 + num_kinds * num_slots, num_kinds * durations_of_kind
-                    _write(operations, num, stage, met, end, duration, c + other)
-                    num += 1
-                _write_pass(
-                    shape, operations, num, stage, awaited, kind, num_done, num_slots, mask, durations_of_kind
-                )
-                num_done[np.uint64(kind)] += 1
-                num += 1
-                num_played[stage] += 1
+            num_played[stage], num = _proceed(merging, turns[stage], stage, num_played[stage], num)
         assert num > num_before
     return operations
+
+
+@inlined_uncounted
+def _proceed(
+    merging: _Merging, turns: npt.NDArray[np.int32], stage: int, place: int, num: int
+) -> tuple[int, int]:
+    """Writes the operations of a stage from a place in its turns on until one has to wait; returns the next place and row."""
+    shape, c = merging.shape, merging.shape.num_chunks
+    has_pairs = shape.schedule == DUAL_PIPE_V
+    while place < len(turns):
+        kind = turns[place]
+        awaited = _awaited_row(merging, kind)
+        if awaited == NOT_YET:
+            break
+        if has_pairs and kind < c and is_paired(shape, int(kind), merging.num_done[kind]):
+            other = 2 * c - 1 - kind
+            met = _awaited_row(merging, other)
+            if met == NOT_YET:
+                break
+            _write_meeting(merging, num, stage, met, c + other)
+            num += 1
+        _write_pass(merging, num, stage, awaited, kind)
+        merging.num_done[np.uint64(kind)] += 1
+        num += 1
+        place += 1
+    return place, num
 
 
 @inner
@@ -137,48 +166,31 @@ def _num_meetings(shape: PipelineShape) -> int:
     return number
 
 
-@inner
-def _awaited_row(
-    shape: PipelineShape,
-    awaited_kinds: npt.NDArray[np.int64],
-    is_elsewhere: npt.NDArray[np.bool_],
-    num_done: npt.NDArray[np.int64],
-    kind: int,
-    num_slots: int,
-    mask: int,
-) -> int:
+@inlined_uncounted
+def _awaited_row(merging: _Merging, kind: int) -> int:
     """Returns the row of the end that the next operation of a kind waits for; `NOT_YET` if that has not been played."""
     own = np.uint64(kind)  # an index without a sign needs no look at whether it counts from the end
-    micro_batch, awaited = num_done[own], awaited_kinds[own]
-    if shape.schedule == DUAL_PIPE_V and is_elsewhere[own]:
-        awaited, micro_batch = leaves_with(shape, int(awaited), micro_batch)
-    if num_done[np.uint64(awaited)] <= micro_batch:
+    micro_batch, awaited = merging.num_done[own], merging.awaited_kinds[own]
+    if merging.shape.schedule == DUAL_PIPE_V and merging.is_elsewhere[own]:
+        awaited, micro_batch = leaves_with(merging.shape, int(awaited), micro_batch)
+    if merging.num_done[np.uint64(awaited)] <= micro_batch:
         return NOT_YET
-    if not is_elsewhere[own]:
+    if not merging.is_elsewhere[own]:
         return ALWAYS_THERE
-    return int(1 + awaited * num_slots + (micro_batch & mask))
+    return int(1 + awaited * merging.num_slots + (micro_batch & merging.mask))
 
 
-@inner
-def _write_pass(
-    shape: PipelineShape,
-    operations: npt.NDArray[np.int32],
-    num: int,
-    stage: int,
-    awaited: int,
-    kind: int,
-    num_done: npt.NDArray[np.int64],
-    num_slots: int,
-    mask: int,
-    durations_of_kind: int,
-) -> None:
+@inlined_uncounted
+def _write_pass(merging: _Merging, num: int, stage: int, awaited: int, kind: int) -> None:
     """Writes the next forward, backward or weight gradient of a kind."""
-    c, m, micro_batch = shape.num_chunks, shape.num_micro_batches, num_done[np.uint64(kind)]
+    shape, operations = merging.shape, merging.operations
+    c, m, micro_batch = shape.num_chunks, shape.num_micro_batches, merging.num_done[np.uint64(kind)]
     num_kinds = num_directions(shape.schedule) * c
-    duration = kind if durations_of_kind == 1 else kind * m + micro_batch
-    if shape.schedule == DUAL_PIPE_V and durations_of_kind == 1 and is_of_pair(shape, int(kind), micro_batch):
+    has_one_duration = merging.durations_of_kind == 1
+    duration = kind if has_one_duration else kind * m + micro_batch
+    if shape.schedule == DUAL_PIPE_V and has_one_duration and is_of_pair(shape, int(kind), micro_batch):
         duration = num_kinds + 1 + kind
-    end = 1 + kind * num_slots + (micro_batch & mask)
+    end = 1 + kind * merging.num_slots + (micro_batch & merging.mask)
     _write(operations, num, stage, awaited, end, duration, kind)
     if micro_batch == 0 and kind < c:
         operations[num, OCCASION] = FIRST_FORWARD
@@ -186,7 +198,15 @@ def _write_pass(
         operations[num, OCCASION] = LAST_GRADIENT
 
 
-@inner
+@inlined_uncounted
+def _write_meeting(merging: _Merging, num: int, stage: int, awaited: int, kind: int) -> None:
+    """Writes the wait of a pair for the input of its backward, which is of this kind: it takes no time, and sends nothing."""
+    num_kinds = num_directions(merging.shape.schedule) * merging.shape.num_chunks
+    end, duration = 1 + num_kinds * merging.num_slots, num_kinds * merging.durations_of_kind
+    _write(merging.operations, num, stage, awaited, end, duration, kind)
+
+
+@inlined_uncounted
 def _write(
     operations: npt.NDArray[np.int32],
     num: int,
