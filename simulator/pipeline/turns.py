@@ -78,36 +78,35 @@ def _fill_in_turn(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]
     whenever at most w activations are held, else a backward. GPipe never stops warming up. With v chunks on a stage and groups
     of N, w is 2 (p - 1 - r) + (v - 1) N (Megatron Core, `get_pp_rank_microbatches`).
     """
-    p, c, m = shape.num_stages, shape.num_chunks, shape.num_micro_batches
+    p, c = shape.num_stages, shape.num_chunks
     num_each_way, v = len(turns) // 2, c // p
     num_warm_up = p - 1 - stage if c == p else 2 * (p - 1 - stage) + (v - 1) * shape.group_size
     if shape.schedule == GPIPE:
         num_warm_up = num_each_way
-    # Micro-batches until the next chunk's turn: counted, because with divisions an order takes a third longer.
-    group = m if c == p else min(shape.group_size, m)
-    forward_chunk, backward_chunk = stage, stage + c - p
-    forward_group = backward_group = group
-    forwards_left = backwards_left = group
+    chunks = _chunks_in_groups(shape, stage)
     num_forwards = num_backwards = 0
     for place in range(len(turns)):
         if num_forwards < num_each_way and num_forwards - num_backwards <= num_warm_up:
-            turns[place] = forward_chunk
+            turns[place] = chunks[num_forwards]
             num_forwards += 1
-            forwards_left -= 1
-            if forwards_left == 0:
-                forward_chunk += p
-                if forward_chunk >= c:
-                    forward_chunk, forward_group = stage, min(group, m - num_forwards // v)
-                forwards_left = forward_group
         else:
-            turns[place] = c + backward_chunk
+            # Backwards pass the chunks of the stage the other way round, from its last one to its first.
+            turns[place] = c + (2 * stage + c - p - chunks[num_backwards])
             num_backwards += 1
-            backwards_left -= 1
-            if backwards_left == 0:
-                backward_chunk -= p
-                if backward_chunk < 0:
-                    backward_chunk, backward_group = stage + c - p, min(group, m - num_backwards // v)
-                backwards_left = backward_group
+
+
+@inner
+def _chunks_in_groups(shape: PipelineShape, stage: int) -> npt.NDArray[np.int32]:
+    """Returns the chunk of every forward of a stage in its order, `(v m,)`: all of it for a group, then for the next one."""
+    p, c, m = shape.num_stages, shape.num_chunks, shape.num_micro_batches
+    group = m if c == p else shape.group_size
+    chunks, place = np.empty(c // p * m, dtype=np.int32), 0
+    for first in range(0, m, group):
+        num = min(group, m - first)
+        for chunk in range(stage, c, p):
+            chunks[place : place + num] = chunk
+            place += num
+    return chunks
 
 
 @inner
