@@ -34,6 +34,8 @@ reductions on the stream of the computation (`overlaps_gradient_sync` false).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from simulator.compiled import compiled, inner
@@ -103,6 +105,25 @@ def reduces_in_every_pass(plans: PlanTable) -> Booleans:
     return np.asarray((plans.zero_stage == 3) | (plans.pipeline_parallel == 1))
 
 
+class _Passes(NamedTuple):
+    """What passes of one design have in k parts, in the order of the model."""
+
+    ahead_s: Floats
+    """Shape (7, k): forward, see `simulator.step.beside_shards.parts_beside_s`."""
+    back_s: Floats
+    """The same backward."""
+    gather_s: Floats
+    """Shape (k,): gathers forward."""
+    gather_back_s: Floats
+    """Shape (k,): gathers backward."""
+    reduce_s: Floats
+    """Shape (k,): reductions."""
+    prefetches: tuple[bool, bool]
+    """Whether gathers are prefetched, forward and backward."""
+    reduces_always: bool
+    """Whether every backward pass reduces its gradients."""
+
+
 @compiled
 def _add_shown(
     shown_s: ShownShards,
@@ -119,44 +140,63 @@ def _add_shown(
     be filled, and the share of them that follow a backward pass, `(n, C)` each. `reduces_always` says whether gradients are
     reduced in every micro-batch.
     """
+    forward_s, backward_s, groups_s = shown_s
     firsts_s, shares_behind = firsts
     gathers_s, gathers_back_s, reductions_s = traffic_s
-    order = np.arange(len(counts))
-    for row in range(shown_s[0].shape[0]):
-        ahead_s, back_beside_s = besides_s[0][:, :, row], besides_s[1][:, :, row]
-        gather_s, gather_back_s, reduce_s = gathers_s[row], gathers_back_s[row], reductions_s[row]
-        if not (np.any(gather_s > 0.0) or np.any(reduce_s > 0.0)):
+    for row in range(forward_s.shape[0]):
+        if not (np.any(gathers_s[row] > 0.0) or np.any(reductions_s[row] > 0.0)):
             continue
-        none = np.zeros_like(reduce_s)
-        for chunk in range(shown_s[0].shape[1]):
+        passes = _Passes(
+            besides_s[0][:, :, row],
+            besides_s[1][:, :, row],
+            gathers_s[row],
+            gathers_back_s[row],
+            reductions_s[row],
+            prefetches,
+            reduces_always[row],
+        )
+        ahead_s = back_s = group_s = first_s = 0.0
+        for chunk in range(forward_s.shape[1]):
             behind = shares_behind[row, chunk]
-            if chunk > 0 and behind == shares_behind[row, chunk - 1] and _is_alike(counts, row, chunk):
-                for shown in (*shown_s, firsts_s):
-                    shown[row, chunk] = shown[row, chunk - 1]
-                continue
-            number = counts[:, row, chunk]
-            is_back = False
-            shown_s[0][row, chunk] += _pass_s(order, number, ahead_s, gather_s, none, prefetches[0], is_back)
-            last = _last(number)
-            if last < 0:
-                continue
-            first_s = gather_back_s[last]
-            if prefetches[1]:
-                first_s = behind * first_s + (1.0 - behind) * _shown_s(ahead_s[:, last], first_s)
+            # Most chunks of a model are like the one before them.
+            if chunk == 0 or behind != shares_behind[row, chunk - 1] or not _is_alike(counts, row, chunk):
+                ahead_s, back_s, group_s, first_s = _of_chunk_s(passes, counts[:, row, chunk], behind)
+            forward_s[row, chunk] += ahead_s
+            backward_s[row, chunk] += back_s
+            groups_s[row, chunk] += group_s
             firsts_s[row, chunk] = first_s
-            if reduces_always[row]:
-                is_back = True
-                back_s = _pass_s(
-                    order[::-1], number, back_beside_s, gather_back_s, reduce_s, prefetches[1], is_back
-                )
-            else:
-                # Only the update waits for what a group leaves, and forward passes are beside it, too.
-                both_s = _together_s(number, back_beside_s, ahead_s)
-                group_s = np.sum(number * reduce_s)
-                held_up_s = _held_up_s(both_s, group_s)
-                back_s = held_up_s
-                shown_s[2][row, chunk] += _among_passes_s(both_s, group_s, held_up_s)
-            shown_s[1][row, chunk] += back_s
+
+
+@inner
+def _of_chunk_s(passes: _Passes, number: Floats, behind: float) -> tuple[float, float, float, float]:
+    """Returns what is added to passes of a chunk: forward, backward, to the queue of its stage, and by the first gather back.
+
+    Args:
+        passes: what all chunks have in common.
+        number: parts of the chunk by kind, `(k,)`.
+        behind: share of its backward passes that follow a backward pass.
+    """
+    first, last = _ends(number)
+    if last < 0:
+        return 0.0, 0.0, 0.0, 0.0
+    order, none = np.arange(len(number)), np.zeros(len(number))
+    prefetches, prefetches_back = passes.prefetches
+    ahead_s = _pass_s(
+        order, number, passes.ahead_s, passes.gather_s, none, prefetches, passes.gather_s[first]
+    )
+    first_s = passes.gather_back_s[last]
+    if prefetches_back:
+        first_s = behind * first_s + (1.0 - behind) * _shown_s(passes.ahead_s[:, last], first_s)
+    if passes.reduces_always:
+        back_s = _pass_s(
+            order[::-1], number, passes.back_s, passes.gather_back_s, passes.reduce_s, prefetches_back, 0.0
+        )
+        return ahead_s, back_s, 0.0, first_s
+    # Only the update waits for what a group leaves, and forward passes are beside it, too.
+    both_s = _together_s(number, passes.back_s, passes.ahead_s)
+    group_s = np.sum(number * passes.reduce_s)
+    held_up_s = _held_up_s(both_s, group_s)
+    return ahead_s, held_up_s, _among_passes_s(both_s, group_s, held_up_s), first_s
 
 
 @inner
@@ -170,7 +210,7 @@ def _together_s(number: Floats, one_s: Floats, other_s: Floats) -> Floats:
 
 @inner
 def _is_alike(counts: Floats, row: int, chunk: int) -> bool:
-    """Returns whether a chunk has as many parts of every kind as the one before it, as most chunks of a model have."""
+    """Returns whether a chunk has as many parts of every kind as the one before it."""
     num_unlike = 0
     for kind in range(len(counts)):
         num_unlike += counts[kind, row, chunk] != counts[kind, row, chunk - 1]
@@ -178,13 +218,14 @@ def _is_alike(counts: Floats, row: int, chunk: int) -> bool:
 
 
 @inner
-def _last(number: Floats) -> int:
-    """Returns the last kind of part of a chunk, -1 where it has none."""
-    found = -1
+def _ends(number: Floats) -> tuple[int, int]:
+    """Returns the first and the last kind of part of a chunk, -1 where it has none."""
+    first = last = -1
     for kind in range(len(number)):
         if number[kind] > 0.0:
-            found = kind
-    return found
+            last = kind
+            first = kind if first < 0 else first
+    return first, last
 
 
 @inner
@@ -195,10 +236,10 @@ def _pass_s(
     gather_s: Floats,
     reduce_s: Floats,
     prefetches: bool,
-    is_back: bool,
+    first_s: float,
 ) -> float:
-    """Returns the exposed traffic of one pass; of a backward pass without the first gather."""
-    total_s, before_s = 0.0, 0.0
+    """Returns the exposed traffic of one pass of a chunk that has parts, with what its first gather adds."""
+    total_s, before_s = first_s, 0.0
     previous = -1  # the last part so far, whose traffic beside it waits for what follows
     for kind in order:
         if number[kind] <= 0.0:
@@ -206,16 +247,12 @@ def _pass_s(
         if previous >= 0:
             total_s += _until_gathered_s(beside_s[:, previous], before_s, gather_s[kind], prefetches)
             before_s = reduce_s[previous]
-        elif not is_back:
-            total_s += gather_s[kind]
         if number[kind] > 1.0:
             total_s += _until_gathered_s(beside_s[:, kind], before_s, gather_s[kind], prefetches)
             before_s = reduce_s[kind]
             once_s = _until_gathered_s(beside_s[:, kind], before_s, gather_s[kind], prefetches)
             total_s += (number[kind] - 2.0) * once_s
         previous = kind
-    if previous < 0:
-        return 0.0
     waits = not prefetches and gather_s[previous] > 0.0
     last_s = before_s if waits else _shown_s(beside_s[:, previous], before_s)
     return float(total_s + last_s + reduce_s[previous])
