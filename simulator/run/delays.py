@@ -184,21 +184,13 @@ def _attempts_s2(runs: Runs, way_back: WayBack) -> Floats:
 def _sum_up(cases: _Cases, share: Floats, mean_s: Floats, variance_s2: Floats, third_s3: Floats) -> None:
     """Fills in shares and moments of both classes, `(n, 2)` each: first sums of powers, then central moments."""
     for row in range(len(share)):
-        lost, back, ahead = _factors(cases, row)
-        spread = math.expm1(cases.log_deviation[row] ** 2)
+        factors = _factors(cases, row)
         for case in range(4 * NUM_KINDS):
             kind, level, is_late = case // 4, (case // 2) % 2, case % 2
             weight = _weight(cases, row, kind, level, is_late)
             if weight > LEAST_SHARE:
                 of = 1 if is_late == 1 or (level == 1 and not cases.is_same[row]) else 0
-                mean = back * _way_back_s(cases, row, kind, level, is_late)
-                variance = spread * (back * cases.kind_restart_s[row, kind]) ** 2 + cases.attempts_s2[row]
-                third = spread**2 * (spread + 3.0) * (back * cases.kind_restart_s[row, kind]) ** 3
-                if kind == _PLANNED:
-                    mean += ahead
-                mean += lost * _lost_s(cases, row, kind, level)
-                if not (kind == _PLANNED and cases.has_saves[row]):
-                    variance += lost**2 * cases.lost_s2[row, _level(cases, row, level)]
+                mean, variance, third = _moments(cases, row, kind, level, is_late, factors)
                 share[row, of] += weight
                 mean_s[row, of] += weight * mean
                 variance_s2[row, of] += weight * (variance + mean**2)
@@ -209,6 +201,24 @@ def _sum_up(cases: _Cases, share: Floats, mean_s: Floats, variance_s2: Floats, t
                 variance = max(0.0, variance_s2[row, of] / share[row, of] - mean**2)
                 mean_s[row, of], variance_s2[row, of] = mean, variance
                 third_s3[row, of] = third_s3[row, of] / share[row, of] - mean * (3.0 * variance + mean**2)
+
+
+@inlined_uncounted
+def _moments(
+    cases: _Cases, row: int, kind: int, level: int, is_late: int, factors: tuple[float, float, float]
+) -> tuple[float, float, float]:
+    """Returns mean, variance and third central moment of a case's delay; restarts are lognormal."""
+    lost, back, ahead = factors
+    spread = math.expm1(cases.log_deviation[row] ** 2)
+    mean = back * _way_back_s(cases, row, kind, level, is_late)
+    variance = spread * (back * cases.kind_restart_s[row, kind]) ** 2 + cases.attempts_s2[row]
+    third = spread**2 * (spread + 3.0) * (back * cases.kind_restart_s[row, kind]) ** 3
+    if kind == _PLANNED:
+        mean += ahead
+    mean += lost * _lost_s(cases, row, kind, level)
+    if not (kind == _PLANNED and cases.has_saves[row]):
+        variance += lost**2 * cases.lost_s2[row, _level(cases, row, level)]
+    return mean, variance, third
 
 
 @inlined_uncounted
