@@ -60,16 +60,14 @@ def _load_durations(
     forward_s: FloatArray, backward_s: FloatArray, weight_fraction: float, lanes: Lanes
 ) -> None:
     """Copies the durations `(R, C, m)` of some replicas into one lane each."""
-    num_replicas, num_chunks, num_micro_batches = forward_s.shape
-    num_each_way = num_chunks * num_micro_batches
+    num_replicas, num_each_way = len(forward_s), forward_s[0].size
+    forwards_s = forward_s.reshape(num_replicas, num_each_way)
+    backwards_s = backward_s.reshape(num_replicas, num_each_way)
     has_weights = len(lanes.duration_s) > 3 * num_each_way
     for lane in range(num_replicas):
-        for chunk in range(num_chunks):
-            for micro_batch in range(num_micro_batches):
-                row = chunk * num_micro_batches + micro_batch
-                lanes.duration_s[row, lane] = forward_s[lane, chunk, micro_batch]
-                row += num_each_way
-                later_s = weight_fraction * backward_s[lane, chunk, micro_batch]
-                lanes.duration_s[row, lane] = backward_s[lane, chunk, micro_batch] - later_s
-                if has_weights:
-                    lanes.duration_s[row + num_each_way, lane] = later_s
+        for row in range(num_each_way):
+            later_s = weight_fraction * backwards_s[lane, row]
+            lanes.duration_s[row, lane] = forwards_s[lane, row]
+            lanes.duration_s[num_each_way + row, lane] = backwards_s[lane, row] - later_s
+            if has_weights:
+                lanes.duration_s[2 * num_each_way + row, lane] = later_s
