@@ -7,8 +7,9 @@ on what, and how well.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Self
 
 import numpy as np
 
@@ -89,6 +90,18 @@ class LinkConstants(Table):
     def far_send_bytes_per_s(self) -> Floats:
         """The same to a receiver in another domain."""
         return self.inter_bytes_per_s_per_gpu * self.inter_point_to_point_fraction
+
+    def without_latency(self) -> Self:
+        """Returns a network on which only bytes take time."""
+        nothing = np.zeros(len(self))
+        return replace(
+            self,
+            intra_latency_s=nothing,
+            intra_hop_s=nothing,
+            intra_ramp_s=nothing,
+            inter_latency_s=nothing,
+            inter_member_s=nothing,
+        )
 
 
 def link_constants(

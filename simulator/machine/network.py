@@ -289,12 +289,7 @@ def card_rate(members: Numbers, links: LinkConstants) -> Floats:
     has_siblings = (links.gpus_per_card > 1.0) & (in_node > 1.0) & (in_node < links.gpus_per_node)
     of_one_card = np.maximum(links.shared_card_fraction, in_node / links.gpus_per_node)
     shares = np.minimum(1.0, of_one_card * links.gpus_per_card / in_node)
-    return np.asarray(_own_card_rate(links) * np.where(has_siblings, shares, 1.0))
-
-
-def _own_card_rate(links: LinkConstants) -> Floats:
-    """Returns bytes/s of a member that has its share of the network cards to itself."""
-    return links.fabric_bytes_per_s
+    return np.asarray(links.fabric_bytes_per_s * np.where(has_siblings, shares, 1.0))
 
 
 def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:
@@ -307,7 +302,7 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
     rings leaves the domain at a different member, which sends the rest of its rings on to its neighbour.
     """
     passed_on = _peer_share(np.maximum(members, 2.0))
-    inside = np.maximum(scale_up_rate(fraction, members, links) / passed_on, _own_card_rate(links))
+    inside = np.maximum(scale_up_rate(fraction, members, links) / passed_on, links.fabric_bytes_per_s)
     return np.asarray(np.minimum(inside, card_rate(members, links) * members))
 
 

@@ -26,7 +26,6 @@ from typing import Self
 
 import numpy as np
 
-from simulator.domain.links import LinkConstants
 from simulator.domain.plan import shard_group
 from simulator.layout.chunks import ChunkWeights
 from simulator.layout.weight_gathers import gathers_in_passes
@@ -133,7 +132,8 @@ def scale_up_collectives(rank: Rank, parts: ModelParts, cards: OnLink, is_shared
         cards: the collectives of parts on the cards.
         is_shared: the designs in which other traffic may be there, `(n,)`; no others wait.
     """
-    bare, is_mesh = _without_latency(rank), rank.links.unlinked_members > 0.0
+    bare = replace(rank, links=rank.links.without_latency())
+    is_mesh = rank.links.unlinked_members > 0.0
     carried_s = _carried_s(bare, parts)
     if is_mesh.any():
         fraction = np.where(is_mesh, np.inf, bare.links.point_to_point_fraction)
@@ -153,20 +153,6 @@ def _without(is_some: Booleans, times_s: Directions) -> Directions:
 
 def _less(whole_s: Directions, part_s: Directions) -> Directions:
     return np.maximum(0.0, whole_s[0] - part_s[0]), np.maximum(0.0, whole_s[1] - part_s[1])
-
-
-def _without_latency(rank: Rank) -> Rank:
-    """Returns ranks on a network on which only bytes take time."""
-    nothing = np.zeros(len(rank.plans))
-    links: LinkConstants = replace(
-        rank.links,
-        intra_latency_s=nothing,
-        intra_hop_s=nothing,
-        intra_ramp_s=nothing,
-        inter_latency_s=nothing,
-        inter_member_s=nothing,
-    )
-    return replace(rank, links=links)
 
 
 def _sends_s(rank: Rank, parts: ModelParts) -> Floats:

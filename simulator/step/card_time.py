@@ -21,7 +21,6 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.compiled import compiled
-from simulator.domain.links import LinkConstants
 from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
 from simulator.layers.input_gradients import entered_in_layer, entered_in_output, gathered_again_s
@@ -173,14 +172,6 @@ def last_sends_wait_s(stream_s: Floats, send_card_s: Floats) -> Floats:
 
 def _over_cards_alone(rank: Rank) -> Rank:
     """Returns ranks on a network on which only the bytes through the fabric take time."""
-    links, nothing = rank.links, np.zeros(len(rank.plans))
-    only_cards: LinkConstants = replace(
-        links,
-        intra_bytes_per_s=np.full_like(links.intra_bytes_per_s, np.inf),
-        intra_latency_s=nothing,
-        intra_hop_s=nothing,
-        intra_ramp_s=nothing,
-        inter_latency_s=nothing,
-        inter_member_s=nothing,
-    )
-    return replace(rank, links=only_cards)
+    links = rank.links.without_latency()
+    inside_for_free = np.full_like(links.intra_bytes_per_s, np.inf)
+    return replace(rank, links=replace(links, intra_bytes_per_s=inside_for_free))

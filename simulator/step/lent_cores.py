@@ -93,17 +93,13 @@ class _Beside:
 
     def of_first(self) -> Self:
         """Returns the first chunk alone, `(n, 1)`."""
-        first = slice(0, 1)
         return replace(
-            self,
-            pass_s=self.pass_s[:, first],
-            traffic_s=self.traffic_s[:, first],
-            beside=self.beside[:, first],
-            waited_s=None if self.waited_s is None else self.waited_s[:, first],
-            alone_s=None if self.alone_s is None else self.alone_s[:, first],
-            idle_s=None if self.idle_s is None else self.idle_s[:, first],
-            copies_s=None if self.copies_s is None else self.copies_s[:, first],
+            self, **{name: column[:, :1] for name, column in vars(self).items() if column is not None}
         )
+
+    def of_others(self) -> Self:
+        """Returns the same traffic beside passes of another chunk of the stage, with which all of it overlaps."""
+        return replace(self, beside=np.ones(1))
 
     def lent_s(self, num_passes: Floats | Integers | float = 1.0) -> Floats:
         """Returns how much longer passes are when the traffic overlaps with this many of each, one after the other."""
@@ -134,8 +130,8 @@ def lent_to_replicas_s(
     beside: PassesBeside,
     is_split: Booleans,
     core_share: Floats,
-    waits: LinkWaits | None = None,
-    copies_s: Directions | None = None,
+    waits: LinkWaits | None,
+    copies_s: Directions | None,
 ) -> Floats:
     """Returns how much longer the step of each pipeline is, `(n,)`.
 
@@ -172,28 +168,27 @@ def lent_to_replicas_s(
         idle_s=waits.idle_s if waits else None,
         copies_s=backward_copies_s,
     )
-    one_by_one_s = sum_columns(gradients.lent_s()[:, 1:]) + gradients.of_first().shown_s()[:, 0]
-    next_s = _of_next_chunks(gradients).shown_s(beside.reductions)
-    one_by_one_s += sum_columns(next_s) / np.asarray(pipeline["num_stages"])
+    backward_s = _one_by_one_s(gradients, beside.reductions, np.asarray(pipeline["num_stages"]))
     if is_split.any():
-        later = replace(
-            gradients,
-            pass_s=np.asarray(pipeline["chunk_weight_gradient_s"]),
-            waited_s=None,
-            alone_s=None,
-            copies_s=None,
-        )
-        at_once_s = pipeline["num_chunks_per_stage"] * np.max(later.shown_s(), axis=1)
-        one_by_one_s = np.where(is_split, at_once_s, one_by_one_s)
+        later_s = np.asarray(pipeline["chunk_weight_gradient_s"])
+        at_once_s = np.asarray(pipeline["num_chunks_per_stage"]) * _most_of_later_s(gradients, later_s)
+        backward_s = np.where(is_split, at_once_s, backward_s)
     is_of_first = np.arange(gradient_s.shape[1]) % np.asarray(pipeline["num_stages"])[:, None] == 0
     weights_s = weights.of_first().shown_s()[:, 0]
-    weights_s += sum_columns(is_of_first * _of_next_chunks(weights).shown_s(beside.gathers))
-    return np.asarray(weights_s + one_by_one_s)
+    weights_s += sum_columns(is_of_first * weights.of_others().shown_s(beside.gathers))
+    return np.asarray(weights_s + backward_s)
 
 
-def _of_next_chunks(beside: _Beside) -> _Beside:
-    """Returns the same traffic beside passes of another chunk of the stage, with which all of it overlaps."""
-    return replace(beside, beside=np.ones(1))
+def _one_by_one_s(gradients: _Beside, num_others: Integers, num_stages: Integers) -> Floats:
+    """Returns what backwards lend that follow each other from chunk to chunk, and what those of other chunks do, `(n,)`."""
+    one_by_one_s = sum_columns(gradients.lent_s()[:, 1:]) + gradients.of_first().shown_s()[:, 0]
+    return np.asarray(one_by_one_s + sum_columns(gradients.of_others().shown_s(num_others)) / num_stages)
+
+
+def _most_of_later_s(gradients: _Beside, later_s: Floats) -> Floats:
+    """Returns the most that weight gradients of any chunk show, `(n,)`; they have no collectives that wait."""
+    later = replace(gradients, pass_s=later_s, waited_s=None, alone_s=None, copies_s=None)
+    return np.asarray(np.max(later.shown_s(), axis=1))
 
 
 def _of_chunks(num_buckets: npt.ArrayLike, gradient_s: Floats) -> Integers:
