@@ -156,13 +156,12 @@ class Saves:
 
     def sizes_of_one_copy(self) -> SaveSizes:
         """Returns the sizes if the ranks that hold one copy of the state write it."""
-        is_whole, others, experts = (
-            self.designs.zero_stage == 0,
-            self._tensor_ranks,
-            self.designs.expert_ranks,
+        designs = self.designs
+        is_whole = designs.zero_stage == 0
+        return self._sizes(
+            np.where(is_whole, self._tensor_ranks, designs.group_ranks),
+            np.where(is_whole, designs.expert_ranks, designs.copy_ranks),
         )
-        group, copy = self.designs.group_ranks, self.designs.copy_ranks
-        return self._sizes(np.where(is_whole, others, group), np.where(is_whole, experts, copy))
 
     def sizes_of_one_writer(self) -> SaveSizes:
         """Returns the sizes if the ranks of one replica write everything, whatever the others hold."""

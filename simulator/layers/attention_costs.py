@@ -143,10 +143,8 @@ def _core_spans(rank: Rank) -> list[tuple[float, Floats | float]]:
 
 
 def _unfused_core(rank: Rank, kernels: SeparateKernels) -> Directions:
-    shape, memory_rate = (
-        _core_shape(rank.in_16_bits, float(rank.workload.sequence_length)),
-        rank.offers.memory_bytes_per_s,
-    )
+    shape = _core_shape(rank.in_16_bits, float(rank.workload.sequence_length))
+    memory_rate = rank.offers.memory_bytes_per_s
     forward_s, backward_s = (
         unfused_attention_time_s(
             **shape,

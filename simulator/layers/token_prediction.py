@@ -104,10 +104,10 @@ def projection_weight_gradients_s(rank: Rank) -> Floats:
     return product_s + look_up_of_module(rank).backward_compute_s
 
 
-def projection_card_s(cards: Rank) -> Directions:
-    """Returns the collectives of look-up and projection, forward and backward, on a network of cards alone."""
-    comm_s, again = projection_collectives_s(cards), repeats_projection(cards.workload, cards.plans)
-    leaving, gathered_s = leaving_s(cards), gathered_again_s(cards, [entered_in_projection(cards)])
+def projection_traffic_s(rank: Rank) -> Directions:
+    """Returns the collectives of look-up and projection, forward and backward; recomputation included, `(n,)`."""
+    comm_s, again = projection_collectives_s(rank), repeats_projection(rank.workload, rank.plans)
+    leaving, gathered_s = leaving_s(rank), gathered_again_s(rank, [entered_in_projection(rank)])
     return leaving[0] + comm_s[0], leaving[1] + comm_s[1] + gathered_s + again * comm_s[0]
 
 

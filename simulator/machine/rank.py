@@ -256,10 +256,8 @@ class Rank:
         Where ranks gather after the cast, each casts its own tokens. Adapters take the input of their product in 16 bits, so
         all of it is cast. Frozen weights need no copy by columns.
         """
-        cast_bytes, num_kernels = (
-            self.cast_bytes * batch.num_gemms * m,
-            self.kernels_per_cast * batch.num_casts,
-        )
+        cast_bytes = self.cast_bytes * batch.num_gemms * m
+        num_kernels = self.kernels_per_cast * batch.num_casts
         shares, transposed = self._cast_shares(batch), self._transposed_share(batch)
         turned = transposed * (k if batch.gathered is Gathered.INPUT else n)
         return (

@@ -204,10 +204,8 @@ def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -
 
 def _pairing(shape: PipelineShape) -> tuple[BoolArray, IntArray]:
     """Whether each operation is one of a pair, and with which one its result leaves, both by direction, chunk, micro-batch."""
-    m, num = (
-        shape.num_micro_batches,
-        num_directions(shape.schedule) * shape.num_chunks * shape.num_micro_batches,
-    )
+    m = shape.num_micro_batches
+    num = num_directions(shape.schedule) * shape.num_chunks * m
     if shape.schedule != DUAL_PIPE_V:
         return np.zeros(num, np.bool_), np.arange(num)
     named = [divmod(row, m) for row in range(num)]

@@ -234,10 +234,8 @@ class ReplicaTraffic:
     @classmethod
     def _in(cls, rank: Rank, groups: _Groups, weights: Floats, gathered_bytes: Floats) -> Self:
         zero_stage, is_scattered = rank.plans.zero_stage[:, None], scatters_gradients(rank)[:, None]
-        scatter_s, gather_s = (
-            groups.reductions_s(weights, is_scattered),
-            groups.shards.all_gather_s(gathered_bytes),
-        )
+        scatter_s = groups.reductions_s(weights, is_scattered)
+        gather_s = groups.shards.all_gather_s(gathered_bytes)
         in_passes, at_end = reductions_of_step(rank)
         again_s = np.where(zero_stage == 3, gather_s, 0.0)
         gradient_s = at_end * scatter_s

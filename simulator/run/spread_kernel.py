@@ -162,17 +162,12 @@ def _prepare(spread: RunSpread, row: int, moments: Floats) -> None:
     grown, growth = math.exp(y), math.expm1(y) / y
     for kind in range(2):
         calm = spread.num_calm[row] * spread.share[row, kind]
-        mean, variance, third = (
-            spread.mean_s[row, kind],
-            spread.variance_s2[row, kind],
-            spread.third_s3[row, kind],
-        )
+        mean, variance = spread.mean_s[row, kind], spread.variance_s2[row, kind]
+        third = spread.third_s3[row, kind]
         number = calm * growth
-        moments[kind, _CALM], moments[kind, _ONE], moments[kind, _AGAIN] = (
-            calm,
-            -math.expm1(-y) / y,
-            -math.expm1(-y),
-        )
+        moments[kind, _CALM] = calm
+        moments[kind, _ONE] = -math.expm1(-y) / y
+        moments[kind, _AGAIN] = -math.expm1(-y)
         moments[kind, _MEAN], moments[kind, _VARIANCE], moments[kind, _THIRD] = mean, variance, third
         moments[kind, _SQUARE] = variance + ((2.0 * grown - 1.0) * mean) ** 2
         moments[kind, _SUM_MEAN] = number * mean
@@ -266,11 +261,9 @@ def _fill(memory: Memory, kind: int, slowdown: float, noise_s2: float) -> tuple[
     calm = moments[kind, _CALM] * slowdown
     mean, variance, third = moments[kind, _MEAN], moments[kind, _VARIANCE], moments[kind, _THIRD]
     left = 1.0
-    first, second, cube = (
-        moments[kind, _SUM_MEAN] * slowdown,
-        moments[kind, _SUM_VARIANCE] * slowdown,
-        moments[kind, _SUM_THIRD] * slowdown,
-    )
+    first = moments[kind, _SUM_MEAN] * slowdown
+    second = moments[kind, _SUM_VARIANCE] * slowdown
+    cube = moments[kind, _SUM_THIRD] * slowdown
     is_slight = moments[kind, _SQUARE] < _SLIGHT * (noise_s2 + second)
     is_counted = calm < _NEVER and not is_slight
     if is_counted:

@@ -78,10 +78,8 @@ class _Shards:
     @classmethod
     def of(cls, rank: Rank, parts: ModelParts, traffic_s: Directions) -> Self:
         workload, plans, weights = rank.workload, rank.plans, parts.weights
-        gathers_s, reductions_s = (
-            gathers_busy_s(rank, weights.together),
-            reductions_busy_s(rank, weights.trained),
-        )
+        gathers_s = gathers_busy_s(rank, weights.together)
+        reductions_s = reductions_busy_s(rank, weights.trained)
         gathers, gathers_back = gathers_in_passes(workload, plans)[:, None], plans.zero_stage[:, None] == 3
         reductions = reductions_of_step(rank)[0] * workload.overlaps_gradient_sync
         cards, scale_up = (

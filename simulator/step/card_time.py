@@ -25,7 +25,7 @@ from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
 from simulator.layers.input_gradients import entered_in_layer, entered_in_output, gathered_again_s
 from simulator.layers.recomputed_modules import repeats_block, repeats_core, repeats_exchange
-from simulator.layers.token_prediction import projection_card_s
+from simulator.layers.token_prediction import projection_traffic_s
 from simulator.layout.expert_ranks import expert_ranks
 from simulator.machine.rank import Rank, members_in_domain, once_per_rank
 from simulator.memory.predicted_tokens import plans_of_modules
@@ -65,45 +65,43 @@ def parts_card_s(rank: Rank, kinds: Iterable[Part]) -> list[Directions]:
     return [part_traffic_s(cards, kind) for kind in kinds]
 
 
-def part_traffic_s(cards: Rank, kind: Part) -> Directions:
+def part_traffic_s(rank: Rank, kind: Part) -> Directions:
     """Returns the time of the collectives of one micro-batch in a part, including what its computation hides, `(n,)`."""
     if kind is Part.EMBEDDING:
-        return leaving_s(cards)
+        return leaving_s(rank)
     if kind is Part.OUTPUT:
-        number, (forward_s, backward_s) = cards.workload.model.num_predicted_tokens, entering_s(cards)
-        return number * forward_s, number * (backward_s + gathered_again_s(cards, [entered_in_output(cards)]))
+        number, (forward_s, backward_s) = rank.workload.model.num_predicted_tokens, entering_s(rank)
+        return number * forward_s, number * (backward_s + gathered_again_s(rank, [entered_in_output(rank)]))
     if kind is Part.MODULE:
-        return _module_card_s(cards)
-    return _layer_card_s(rank_of_part(cards, kind), is_expert=kind.has_experts)
+        return _module_traffic_s(rank)
+    return _layer_traffic_s(rank_of_part(rank, kind), is_expert=kind.has_experts)
 
 
-def _module_card_s(cards: Rank) -> Directions:
+def _module_traffic_s(rank: Rank) -> Directions:
     """A module of multi-token prediction with its layer."""
-    in_layer = replace(cards, plans=plans_of_modules(cards.workload, cards.plans))
-    layer_s = _layer_card_s(in_layer, is_expert=cards.workload.model.has_expert_modules)
-    own_s = projection_card_s(cards)
+    in_layer = replace(rank, plans=plans_of_modules(rank.workload, rank.plans))
+    layer_s = _layer_traffic_s(in_layer, is_expert=rank.workload.model.has_expert_modules)
+    own_s = projection_traffic_s(rank)
     return own_s[0] + layer_s[0], own_s[1] + layer_s[1]
 
 
-def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
+def _layer_traffic_s(rank: Rank, *, is_expert: bool) -> Directions:
     """One layer, including what its computation hides."""
-    none_s = np.zeros(len(cards.plans))
-    tensor_s, adapters_s = (
-        layer_s(cards, is_expert=is_expert),
-        adapter_exchange_s(cards, tuple(AdaptedProduct)),
-    )
-    context_s = context_exchange_s(cards, (none_s, none_s))
-    expert_s = exchange_alone_s(cards) if is_expert else (none_s, none_s)
+    none_s = np.zeros(len(rank.plans))
+    tensor_s = layer_s(rank, is_expert=is_expert)
+    adapters_s = adapter_exchange_s(rank, tuple(AdaptedProduct))
+    context_s = context_exchange_s(rank, (none_s, none_s))
+    expert_s = exchange_alone_s(rank) if is_expert else (none_s, none_s)
     forward_s, backward_s = (
         total(traffic) for traffic in zip(tensor_s, adapters_s, context_s, expert_s, strict=True)
     )
-    backward_s = backward_s + gathered_again_s(cards, entered_in_layer(cards, is_expert=is_expert))
-    is_full = cards.plans.recompute == Recompute.FULL.code
-    block_s = repeated_s(cards) + adapter_exchange_s(cards, FEED_FORWARD_PRODUCTS)[0]
-    again_s = is_full * forward_s + repeats_block(cards, is_expert=is_expert) * block_s
-    again_s = again_s + repeats_core(cards) * context_s[0]
+    backward_s = backward_s + gathered_again_s(rank, entered_in_layer(rank, is_expert=is_expert))
+    is_full = rank.plans.recompute == Recompute.FULL.code
+    block_s = repeated_s(rank) + adapter_exchange_s(rank, FEED_FORWARD_PRODUCTS)[0]
+    again_s = is_full * forward_s + repeats_block(rank, is_expert=is_expert) * block_s
+    again_s = again_s + repeats_core(rank) * context_s[0]
     if is_expert:
-        again_s = again_s + repeats_exchange(cards) * expert_s[0]
+        again_s = again_s + repeats_exchange(rank) * expert_s[0]
     return forward_s, backward_s + again_s
 
 

@@ -85,10 +85,8 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     # A number format that the accelerator lacks has no busy time; the pipeline would play on without it.
     step_s = np.where(np.isnan(busy_s), np.nan, times.step_s)
     waiting_s = step_s - times.exposed_sync_s - busy_s - send_s
-    behind_s, optimizer_s = (
-        made.lent_s + whole_gradient_s(rank, chunks, made.weights.trained) + tied_gradient_s(rank),
-        _optimizer_s(rank, chunks, made.weights),
-    )
+    behind_s = made.lent_s + whole_gradient_s(rank, chunks, made.weights.trained) + tied_gradient_s(rank)
+    optimizer_s = _optimizer_s(rank, chunks, made.weights)
     return StepTable(
         step_time_s=step_s + behind_s + optimizer_s,
         compute_s=parts.total("forward_compute_s", "backward_compute_s") * per_gpu,

@@ -206,10 +206,8 @@ class _Layer:
         leaving = ends.leaving[way]
         if self.rank.workload.model.latent_attention:
             entering.insert(0, (AdaptedProduct.QKV, TensorEnds.of_attention(self.rank).entering[way]))
-        blocks, sums = (
-            (self._attention(way), self._experts(way)),
-            (*self._adapters(way), *self._work(way, SUM)),
-        )
+        blocks = self._attention(way), self._experts(way)
+        sums = (*self._adapters(way), *self._work(way, SUM))
         if way == 0:
             gathered = tuple(each for _, traffic in entering for each in traffic)
             items = (*norms, *self._around(gathered, (*blocks[0], *blocks[1], *sums), leaving), *norms)
