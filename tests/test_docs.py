@@ -134,6 +134,11 @@ NO_MODEL = {
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+COMMENT = re.compile(r"^<!--.*-->$", re.MULTILINE)
+TABLE = re.compile(r"^ *\|[ -].*\n(?:.*\S.*\n)*", re.MULTILINE)
+"""A table and whatever follows it without an empty line."""
+BAR = re.compile(r"(?<!\\)\|")
+RULE = re.compile(r" *\|(?: ?:?-+:? ?\|)+")
 HEADER = re.compile(rf"^\| `((?:{'|'.join(ROOMS)})[\w.]*)` \| value \|")
 ROW = re.compile(r"^\| `([\w.]+)` \| ([^|]+) \|")
 FITTED = {
@@ -256,6 +261,17 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         file = (page.parent / target) if target else page
         if not file.exists() or (anchor and anchor not in anchors(file)):
             broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_line_of_a_table_is_a_row_with_as_many_cells_as_its_head(page: Path) -> None:
+    broken = []
+    for table in TABLE.findall(COMMENT.sub("", FENCE.sub("", text_of(page)))):
+        head, *others = table.strip().splitlines()
+        num_bars = {len(BAR.findall(line)) if line.endswith("|") else 0 for line in (head, *others)}
+        if not (others and RULE.fullmatch(others[0]) and len(num_bars) == 1):
+            broken.append(head)
     assert broken == []
 
 
