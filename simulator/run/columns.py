@@ -42,6 +42,8 @@ class Interruption(IntEnum):
 
 
 NUM_KINDS = len(Interruption)
+PLANNED = int(Interruption.PLANNED)
+"""The column of announced interruptions, for compiled code; the last one."""
 MAX_NODES_IN_REPAIR = 4096
 """Limit of what the event loop tracks: with more nodes in repair, the one that has been there longest returns."""
 

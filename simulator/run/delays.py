@@ -22,7 +22,7 @@ import numpy as np
 
 from simulator.compiled import compiled_uncounted, inlined_uncounted
 from simulator.run.announced import LEAST_SHARE
-from simulator.run.columns import NUM_KINDS, Interruption, Runs
+from simulator.run.columns import NUM_KINDS, PLANNED, Interruption, Runs
 from simulator.run.levels import UpTime, saves_per_durable
 from simulator.run.renewal import Cycle
 from simulator.run.shares import has_same_saves
@@ -33,7 +33,6 @@ from simulator.table import Booleans, Floats, Table
 CLASSES = ("near", "far")
 _NUM_CLASSES = len(CLASSES)
 MOMENTS = ("share", "mean_s", "variance_s2", "third_s3")
-_PLANNED = NUM_KINDS - 1
 _SMALL = 1e-2
 """Window length over mean up-time below which the series of its moments is accurate to all relevant digits."""
 _LEAST_LATE_S = 1e-12
@@ -213,10 +212,10 @@ def _moments(
     mean = back * _way_back_s(cases, row, kind, level, is_late)
     variance = spread * (back * cases.kind_restart_s[row, kind]) ** 2 + cases.attempts_s2[row]
     third = spread**2 * (spread + 3.0) * (back * cases.kind_restart_s[row, kind]) ** 3
-    if kind == _PLANNED:
+    if kind == PLANNED:
         mean += ahead
     mean += lost * _lost_s(cases, row, kind, level)
-    if not (kind == _PLANNED and cases.has_saves[row]):
+    if not (kind == PLANNED and cases.has_saves[row]):
         variance += lost**2 * cases.lost_s2[row, _level(cases, row, level)]
     return mean, variance, third
 
@@ -231,7 +230,7 @@ def _factors(cases: _Cases, row: int) -> tuple[float, float, float]:
         if weight > LEAST_SHARE:
             lost_s += weight * _lost_s(cases, row, kind, level)
             back_s += weight * _way_back_s(cases, row, kind, level, is_late)
-            if kind == _PLANNED:
+            if kind == PLANNED:
                 planned += weight
     lost = cases.redone_s[row] / lost_s if lost_s > 0.0 else 0.0
     back = cases.back_s[row] / back_s if back_s > 0.0 else 0.0
@@ -244,7 +243,7 @@ def _weight(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> flo
     if cases.kind_share[row, kind] == 0.0:
         return 0.0
     survival = cases.kind_survival[row, kind]
-    if kind == _PLANNED and cases.has_saves[row]:
+    if kind == PLANNED and cases.has_saves[row]:
         survival = 1.0  # Before an announced interruption the run saves on the level that survives it.
     late = 0.0 if level == 0 and cases.kind_goes_on[row, kind] else cases.kind_late[row, kind]
     weight = cases.kind_share[row, kind] * (survival if level == 0 else 1.0 - survival)
@@ -264,7 +263,7 @@ def _way_back_s(cases: _Cases, row: int, kind: int, level: int, is_late: int) ->
 @inlined_uncounted
 def _lost_s(cases: _Cases, row: int, kind: int, level: int) -> float:
     """Lost work; none for announced interruptions."""
-    if kind == _PLANNED and cases.has_saves[row]:
+    if kind == PLANNED and cases.has_saves[row]:
         return 0.0
     lost_s: float = cases.lost_s[row, _level(cases, row, level)]
     return lost_s

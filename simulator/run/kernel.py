@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.compiled import compiled, inlined
-from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR, NUM_KINDS
+from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR, PLANNED
 from simulator.run.draws import (
     KIND,
     RESTART_TIME,
@@ -23,9 +23,6 @@ from simulator.run.draws import (
 from simulator.run.pool import replacement_wait_s
 from simulator.run.state import SAVE, STATE, Cell, FloatArray, Records, RunDesign, RunResults, RunState
 from simulator.run.up_time import commit, finish_writing, play_up_time
-
-PLANNED = NUM_KINDS - 1
-"""Column of `simulator.run.columns.Interruption`."""
 
 MAX_FAILURES = 200_000
 """A run that is interrupted this often makes no progress; a year has 175,000 periods of three minutes."""

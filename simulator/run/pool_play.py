@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from simulator.compiled import compiled_uncounted, inlined
 from simulator.row_sums import sum_columns
-from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR, Interruption, Runs, over_kinds
+from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR, PLANNED, Interruption, Runs, over_kinds
 from simulator.run.draws import KIND, RESTART_TIME, SURVIVAL, UP_TIME, exponential, luck_of, uniform
-from simulator.run.kernel import PLANNED, fast_survives, kind_of
+from simulator.run.kernel import fast_survives, kind_of
 from simulator.run.pool import replacement_wait_s
 from simulator.run.state import STATE, FloatArray, Records, RunDesign, designs_of, record_type
 from simulator.table import Floats, Integers

@@ -280,15 +280,11 @@ def _walk(row: Integers, net: Net, own: Floats, seen: Integers, found: Integers,
     while vertex != start and np.isfinite(own[vertex]):
         chosen, num_equal = NO_VERTEX, 0
         for link in _links_into(vertex, net, seen):
-            before = net.source[link]
-            if before != start and not net.forwards[before]:
+            if not _is_cheapest(link, vertex, start, net, own):
                 continue
-            # Only links from nearer to the source count: one that costs next to nothing could lead around in a circle.
-            is_nearer = own[before] < own[vertex]
-            if is_nearer and own[before] + net.cost[link] <= own[vertex] * (1.0 + EQUAL_COST_FRACTION):
-                num_equal += 1
-                if _hash(start, row[1], salt, vertex, num_equal) % num_equal == 0:
-                    chosen = link  # reservoir sampling: each of the equal links has the same probability
+            num_equal += 1
+            if _hash(start, row[1], salt, vertex, num_equal) % num_equal == 0:
+                chosen = link  # reservoir sampling: each of the equal links has the same probability
         if chosen == NO_VERTEX:
             return first
         found[end] = chosen
@@ -298,6 +294,18 @@ def _walk(row: Integers, net: Net, own: Floats, seen: Integers, found: Integers,
         other = end - 1 - place
         found[first + place], found[other] = found[other], found[first + place]
     return end
+
+
+@inner
+def _is_cheapest(link: int, vertex: int, start: int, net: Net, own: Floats) -> bool:
+    """Returns whether a link to a vertex is on one of the cheapest paths there from the source.
+
+    Only links from nearer to the source count: one that costs next to nothing could lead around in a circle.
+    """
+    before = net.source[link]
+    is_open = before == start or net.forwards[before]
+    is_equal = own[before] + net.cost[link] <= own[vertex] * (1.0 + EQUAL_COST_FRACTION)
+    return bool(is_open and is_equal and own[before] < own[vertex])
 
 
 @inner

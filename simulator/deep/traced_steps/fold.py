@@ -128,12 +128,13 @@ class _Symmetry:
     def least(self, axis: int) -> tuple[int, list[Integers]]:
         """Returns how many replicas or parts stand for all, the first ones, and the moves that show it."""
         size = int(self.ranks.shape[axis])
-        if self.router.topology.circuits is None:
-            for count in (count for count in range(1, size) if size % count == 0):
-                for places in _moves(size, count):
-                    moves = [self._of_ranks(axis, each) for each in places]
-                    if all(self._is_kept(moved) for moved in moves):
-                        return count, moves
+        if self.router.topology.circuits is not None:
+            return size, []
+        for count in (count for count in range(1, size) if size % count == 0):
+            for places in _moves(size, count):
+                moves = [self._of_ranks(axis, each) for each in places]
+                if all(self._is_kept(moved) for moved in moves):
+                    return count, moves
         return size, []
 
     def _of_ranks(self, axis: int, places: Integers) -> Integers:
