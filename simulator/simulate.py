@@ -96,10 +96,10 @@ def _simulate(job: Job, plans: PlanTable) -> Outcomes:
 def outcomes_of(job: Job, plans: PlanTable, steps: StepTable, memory: MemoryTable) -> Outcomes:
     """Returns what happens to plans whose steps and memory are known, `(n,)` each; see `simulate`."""
     offers = OfferTable.from_job(job).take(plans.offer)
+    slowdown = expected_straggler_slowdown(job, plans, steps)
     # Saves are paced by actual iterations, including stragglers.
-    iteration_s = steps.step_time_s * expected_straggler_slowdown(job, plans, steps)
-    checkpoints = checkpoint_costs(job, plans, offers, iteration_s, steps.optimizer_s)
-    run = expected_run(job, plans, steps, checkpoints)
+    checkpoints = checkpoint_costs(job, plans, offers, steps.step_time_s * slowdown, steps.optimizer_s)
+    run = expected_run(job, plans, steps, checkpoints, slowdown)
     energy = run_energy(job, plans, offers, steps, run, checkpoints)
     summary = SummaryTable(
         mfu_fraction=_mfu_fraction(job, plans, offers, steps),

@@ -264,7 +264,9 @@ def shard_group(plans: PlanTable) -> Integers:
 
 def is_interleaved(plans: PlanTable) -> NDArray[np.bool_]:
     """Returns whether stages run groups of micro-batches through several chunks in turn, as interleaved 1F1B does, `(n,)`."""
-    return np.asarray((plans.virtual_pipeline > 1) & _has_schedule(plans, (Schedule.ONE_F_ONE_B,)))
+    return np.asarray(
+        (plans.virtual_pipeline > 1) & is_among(plans.pipeline_schedule, (Schedule.ONE_F_ONE_B,))
+    )
 
 
 def interleaved_groups(plans: PlanTable) -> Integers:
@@ -279,12 +281,12 @@ def has_split_ends(plans: PlanTable) -> NDArray[np.bool_]:
 
 def turns_back(plans: PlanTable) -> NDArray[np.bool_]:
     """Returns whether each stage has two chunks, the second ones in reverse from the last stage to the first, `(n,)`."""
-    return _has_schedule(plans, TO_AND_FRO)
+    return is_among(plans.pipeline_schedule, TO_AND_FRO)
 
 
 def splits_backward(plans: PlanTable) -> NDArray[np.bool_]:
     """Returns whether weight gradients are computed after what other stages wait for, `(n,)`."""
-    return _has_schedule(plans, SPLIT_BACKWARD)
+    return is_among(plans.pipeline_schedule, SPLIT_BACKWARD)
 
 
 def keeps_restored_inputs(plans: PlanTable) -> NDArray[np.bool_]:
@@ -297,12 +299,13 @@ def keeps_restored_inputs(plans: PlanTable) -> NDArray[np.bool_]:
 
 def runs_in_pairs(plans: PlanTable) -> NDArray[np.bool_]:
     """Returns whether most forwards are paired with a backward of another micro-batch, `(n,)`."""
-    return _has_schedule(plans, (Schedule.DUAL_PIPE_V,))
+    return is_among(plans.pipeline_schedule, (Schedule.DUAL_PIPE_V,))
 
 
-def _has_schedule(plans: PlanTable, choices: Sequence[Schedule]) -> NDArray[np.bool_]:
+def is_among(schedules: Integers, choices: Sequence[Schedule]) -> NDArray[np.bool_]:
+    """Returns whether schedules, given by their codes, are among some choices, in the shape of the codes."""
     is_chosen = np.array([schedule in choices for schedule in Schedule])
-    return np.asarray(is_chosen[plans.pipeline_schedule])  # `np.isin` takes far longer for few designs
+    return np.asarray(is_chosen[schedules])  # `np.isin` takes far longer for few designs
 
 
 _CHOICES: dict[str, type[Choice]] = {

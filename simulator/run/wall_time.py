@@ -112,10 +112,11 @@ PARTS = tuple(name for name in RunTable.names() if name == "productive_s" or nam
 """Columns that sum to the wall time."""
 
 
-def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable) -> RunTable:
-    """Returns the expected run of each design."""
+def expected_run(
+    job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable, slowdown: Floats
+) -> RunTable:
+    """Returns the expected run of each design, whose stragglers slow its steps down by this factor, `(n,)`."""
     productive_s = job.workload.num_steps * steps.step_time_s
-    slowdown = expected_straggler_slowdown(job, plans, steps)
     evaluation_s = evaluation_time_s(job, plans, steps) * slowdown
     columns = run_columns(job, plans, steps, checkpoints, productive_s * slowdown + evaluation_s)
     ledger, delays = expected_ledger_and_delays(**columns)

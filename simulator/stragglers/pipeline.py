@@ -41,11 +41,11 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtr
 
-from simulator.domain.plan import SPLIT_BACKWARD, Schedule
+from simulator.domain.plan import SPLIT_BACKWARD, Schedule, is_among
 from simulator.order_statistics import expected_maximum
 from simulator.pipeline.shape import DUAL_PIPE_V, GPIPE, ONE_F_ONE_B, ZB_V
 from simulator.shipped import shipped_rows
-from simulator.table import Booleans, Floats, Integers
+from simulator.table import Floats, Integers
 
 NoiseKind = Literal["lognormal", "sequences"]
 
@@ -75,14 +75,8 @@ def fill_cycles(
     """
     p, m = num_stages, num_micro_batches
     known = np.where(schedule == ZB_V, (p - 1.0) / 2.0, p - 1.0)
-    return np.asarray(
-        np.where(_is_split(schedule), forward * np.maximum(known, 2.0 * p - 1.0 - m), (p - 1.0) / num_chunks)
-    )
-
-
-def _is_split(schedule: Integers) -> Booleans:
-    """Whether weight gradients come after what other stages wait for."""
-    return np.isin(schedule, [choice.code for choice in SPLIT_BACKWARD])
+    of_split = forward * np.maximum(known, 2.0 * p - 1.0 - m)
+    return np.where(is_among(schedule, SPLIT_BACKWARD), of_split, (p - 1.0) / num_chunks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +124,7 @@ class Pipelines:
         visible = np.maximum(0.0, extra - self.gap)
         num_absorbed = num_behind + np.where(self.schedule == DUAL_PIPE_V, p - 1, 0)
         tight_cycles = np.select(
-            [self.schedule == GPIPE, _is_split(self.schedule), v == 1],
+            [self.schedule == GPIPE, is_among(self.schedule, SPLIT_BACKWARD), v == 1],
             [m, m - np.minimum(num_absorbed, m) * self.forward_fraction, np.maximum(m - num_behind, 1.0)],
             np.minimum(n - (n - 1.0) / v, m),
         )
