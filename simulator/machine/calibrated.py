@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -39,19 +40,12 @@ LINK_FIELDS = {
 
 def calibrated_training(constants: TrainingConstants, calibration: Calibration | None) -> TrainingConstants:
     """Returns the training constants with those of the owner's software."""
-    found = {
-        one.name: one.value for one in (calibration.constants if calibration else ()) if one.name in SOFTWARE
+    values: dict[str, Any] = {
+        TRAINING_FIELDS[one.name]: one.value
+        for one in (calibration.constants if calibration else ())
+        if one.name in SOFTWARE
     }
-    if not found:
-        return constants
-    values = {field: found.get(name, getattr(constants, field)) for name, field in TRAINING_FIELDS.items()}
-    return replace(
-        constants,
-        launch_s=values["launch_s"],
-        early_launch_s=values["early_launch_s"],
-        blocking_launch_s=values["blocking_launch_s"],
-        hidden_tensor_fraction=values["hidden_tensor_fraction"],
-    )
+    return replace(constants, **values) if values else constants
 
 
 def calibrated_sustained(
