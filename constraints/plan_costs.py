@@ -22,7 +22,7 @@ from simulator.layers.token_prediction import module
 from simulator.layout.chunks import Chunks, chunks_of
 from simulator.layout.micro_batches import num_micro_batches
 from simulator.machine.rank import Rank
-from simulator.memory.activations import in_flight_chunks, stage_activations
+from simulator.memory.activations import activations_of_layers, in_flight_chunks
 from simulator.memory.held_chunks import held_at_moments
 from simulator.memory.peak import RESERVED_FRACTION, memory_of_stage
 from simulator.table import Floats, Integers
@@ -151,7 +151,7 @@ def _of_a_layer(job: Job, plans: PlanTable, dense: int, expert: int) -> tuple[fl
     more = (_memory(job, plans, 3 * dense, 3 * expert) - _memory(job, plans, 2 * dense, 2 * expert))[-1] / v
     held = in_flight_chunks(job.workload, plans, stage)[-1] / v
     one, two = (
-        stage_activations(
+        activations_of_layers(
             job.workload,
             plans,
             stage=stage,

@@ -38,7 +38,21 @@ class Activations:
     """The part of the released bytes that is free once it has passed backward through the modules of multi-token prediction."""
 
 
-def stage_activations(
+def activations_of_stage(
+    workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers
+) -> Activations:
+    """Returns the activations of one stage of each design, `(n,)`, or of s stages of each, `(s, n)`."""
+    return activations_of_layers(
+        workload,
+        plans,
+        stage=stage,
+        dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
+        expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
+        chunks=chunks,
+    )
+
+
+def activations_of_layers(
     workload: Workload,
     plans: PlanTable,
     *,

@@ -20,7 +20,7 @@ from simulator.layout.chunks import Chunks, split_layers
 from simulator.layout.micro_batches import num_micro_batches
 from simulator.layout.model_states import FULL_GRADIENT_BYTES, StateBytes
 from simulator.layout.stage_content import StageContent
-from simulator.memory.activations import stage_activations
+from simulator.memory.activations import activations_of_stage
 from simulator.memory.loss_memory import embedding_at_work, joined_logits_bytes, logits_bytes
 from simulator.memory.weights_at_work import weights_at_work
 from simulator.table import Booleans, Floats, Integers, Table, total
@@ -128,14 +128,7 @@ def memory_of_stage(workload: Workload, plans: PlanTable, chunks: Chunks, stage:
 
 def _stage_memory(workload: Workload, plans: PlanTable, stage: StageContent) -> MemoryTable:
     states = StateBytes.of(workload, plans, stage)
-    activations = stage_activations(
-        workload,
-        plans,
-        stage=stage.number,
-        dense_layers=stage.chunks.on_stage(stage.chunks.num_dense_layers, stage.number),
-        expert_layers=stage.chunks.on_stage(stage.chunks.num_expert_layers, stage.number),
-        chunks=stage.chunks,
-    )
+    activations = activations_of_stage(workload, plans, stage.chunks, stage.number)
     logits, waiting = (stage.has_output * each for each in logits_bytes(workload, plans))
     weights = weights_at_work(workload, plans, stage)
     # The loss frees its logits before the last layer begins its backward pass, and the chunk frees its layers before the

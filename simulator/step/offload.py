@@ -20,7 +20,7 @@ from simulator.layout.model_states import FIRST_OFFLOADED_STAGE, FULL_GRADIENT_B
 from simulator.layout.trained_weights import StepWeights
 from simulator.machine.offer_table import OfferTable
 from simulator.machine.rank import Rank
-from simulator.memory.activations import kept_per_module, stage_activations
+from simulator.memory.activations import activations_of_stage, kept_per_module
 from simulator.memory.layer_activations import kept_per_layer
 from simulator.step.parts import Part, rank_of_part
 from simulator.table import Floats
@@ -84,26 +84,17 @@ def offloaded_bytes_per_node(job: Job, plans: PlanTable, offers: OfferTable) -> 
     if not (workload.activation_offload_fraction or workload.optimizer_offload_fraction):
         return np.zeros(len(plans))
     chunks = split_layers(workload.model, plans, workload.stage_layers)
-    per_rank = _activation_bytes(workload, plans, chunks) + _state_bytes(workload, plans, chunks)
+    activations = activations_of_stage(workload, plans, chunks, chunks.unlike_stages())
+    per_rank = activations.on_host_bytes + _state_bytes(workload, plans, chunks)
     fullest = np.max(per_rank, axis=0)
     return np.asarray(fullest * np.minimum(offers.gpus_per_node, plans.num_gpus))
 
 
-def _activation_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats:
-    """Of one rank of every unlike stage, `(s, n)`."""
-    stages = chunks.unlike_stages()
-    return stage_activations(
-        workload,
-        plans,
-        stage=stages,
-        dense_layers=chunks.on_stage(chunks.num_dense_layers, stages),
-        expert_layers=chunks.on_stage(chunks.num_expert_layers, stages),
-        chunks=chunks,
-    ).on_host_bytes
-
-
 def _state_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats:
-    """States of the optimizer, a gradient in 32 bits, a weight in 16, and sums of gradients in 16, `(s, n)`."""
+    """Returns what offloaded states take on one rank of every unlike stage, `(s, n)`.
+
+    These are states of the optimizer, a gradient in 32 bits, a weight in 16, and sums of gradients in 16.
+    """
     weights = StepWeights.of(workload, plans, chunks).trained
     shared, routed = _shards(workload, plans, zero_stage=1)
     is_added = workload.offloads_gradients * (plans.zero_stage >= FIRST_OFFLOADED_STAGE)

@@ -19,7 +19,7 @@ from simulator.layers.layer_costs import (
     selected_s,
 )
 from simulator.layers.part_times import PartTimes
-from simulator.memory.activations import stage_activations
+from simulator.memory.activations import activations_of_layers
 from simulator.memory.layer_activations import kept_per_layer
 from tests.simulator.builders import changed, memory_of, plan_of, rank_of, step_of, table_of, training
 
@@ -101,7 +101,7 @@ class TestBytes:
     def test_what_is_computed_again_is_there_while_its_block_is_at_work(self) -> None:
         def at_work(*modules: RecomputeModule) -> float:
             table = table_of(plan_of(expert=8, data=8, recompute=SELECTIVE))
-            found = stage_activations(
+            found = activations_of_layers(
                 again(DEEPSEEK, *modules),
                 table,
                 stage=np.array([0]),

@@ -9,7 +9,7 @@ from simulator.domain.hardware import Precision
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
-from simulator.memory.activations import Activations, stage_activations
+from simulator.memory.activations import Activations, activations_of_layers
 from simulator.memory.layer_widths import gradient_widths
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
@@ -18,7 +18,7 @@ def activations_of(workload: Workload, plan: Plan) -> Activations:
     """Activations of the first stage."""
     table = table_of(plan)
     chunks, first = split_layers(workload.model, table), np.array([0])
-    return stage_activations(
+    return activations_of_layers(
         workload,
         table,
         stage=first,

@@ -12,7 +12,7 @@ from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
-from simulator.memory.activations import Activations, kept_per_module, stage_activations
+from simulator.memory.activations import Activations, activations_of_stage, kept_per_module
 from simulator.memory.peak import memory_by_stage
 from tests.simulator.builders import changed, gpt, memory_of, plan_of, table_of, training
 
@@ -32,14 +32,7 @@ def trained(model: ModelShape | None = None, *, batch: int = 16, **choices: obje
 def held(workload: Workload, plan: Plan, stage: int = 0) -> Activations:
     plans, stages = table_of(plan), np.array([stage])
     chunks = split_layers(workload.model, plans, workload.stage_layers)
-    return stage_activations(
-        workload,
-        plans,
-        stage=stages,
-        dense_layers=chunks.on_stage(chunks.num_dense_layers, stages),
-        expert_layers=chunks.on_stage(chunks.num_expert_layers, stages),
-        chunks=chunks,
-    )
+    return activations_of_stage(workload, plans, chunks, stages)
 
 
 class TestChunks:

@@ -16,7 +16,7 @@ from simulator.layers.attention_costs import attention_core_s
 from simulator.layers.layer_costs import dense_layer
 from simulator.machine.network import all_gather_s, all_to_all_s, point_to_point_s
 from simulator.machine.rank import Rank
-from simulator.memory.activations import Activations, stage_activations
+from simulator.memory.activations import Activations, activations_of_layers
 from simulator.simulate import simulate
 from simulator.table import Floats
 from simulator.traffic.context_exchange import (
@@ -62,7 +62,7 @@ def rank_of(
 def layer_activations(workload: Workload) -> Activations:
     plans, none = table_of(plan_of(context=8)), np.zeros(1)
     stage = np.zeros(1, dtype=np.int64)
-    return stage_activations(workload, plans, stage=stage, dense_layers=none + 1, expert_layers=none)
+    return activations_of_layers(workload, plans, stage=stage, dense_layers=none + 1, expert_layers=none)
 
 
 class TestUlysses:

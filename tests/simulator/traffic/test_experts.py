@@ -27,7 +27,7 @@ from simulator.layout.expert_ranks import expert_load
 from simulator.machine.compute import gemm_time_s
 from simulator.machine.network import all_gather_s, all_to_all_s, forwarded_exchange_s
 from simulator.machine.training import training_constants
-from simulator.memory.activations import stage_activations
+from simulator.memory.activations import activations_of_layers
 from simulator.memory.peak import memory_by_stage
 from simulator.simulate import simulate
 from simulator.traffic.expert_exchange import RATE_IN_TRAINING
@@ -119,7 +119,7 @@ class TestPartsOfExperts:
         whole, parts = self.workloads()
         none, one = np.zeros(1), np.ones(1)
         ours, theirs = (
-            stage_activations(
+            activations_of_layers(
                 workload,
                 table_of(plan),
                 stage=np.zeros(1, dtype=np.int64),
