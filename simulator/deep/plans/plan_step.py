@@ -22,7 +22,7 @@ from simulator.deep.plans.plan_network import PlanNetwork
 from simulator.deep.plans.plan_parts import PlanParts
 from simulator.deep.plans.plan_roles import Roles, all_ranks, block_size, folded
 from simulator.deep.plans.plan_shape import StepShape
-from simulator.deep.plans.plan_shards import GATHERS_AGAIN, REDUCES_OFTEN
+from simulator.deep.plans.plan_shards import REDUCES_OFTEN
 from simulator.deep.plans.plan_traffic import FoldedTraffic, MessageTraffic
 from simulator.deep.playing.play import Played, play
 from simulator.deep.playing.tasks import NONE, TaskGraph, TaskGraphBuilder
@@ -132,7 +132,7 @@ def _played(
 def reduces_often(plan: Plan, shape: StepShape) -> bool:
     """Whether gradients are reduced more than once in a step: after micro-batches, not only at the end."""
     is_once = plan.pipeline_parallel > 1 and shape.reduces_every == shape.pipeline.num_micro_batches
-    return plan.zero_stage >= REDUCES_OFTEN and (plan.zero_stage == GATHERS_AGAIN or not is_once)
+    return plan.zero_stage >= REDUCES_OFTEN and not is_once
 
 
 def parts_and_shape(job: Job, plan: Plan) -> tuple[PlanParts, StepShape]:
