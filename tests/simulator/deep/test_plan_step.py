@@ -587,6 +587,49 @@ class TestDepths:
             assert forward_s == pytest.approx(float(times.forward_s[0] - times.forward_compute_s[0]))
             assert backward_s == pytest.approx(float(times.backward_s[0] - times.backward_compute_s[0]))
 
+    @pytest.mark.parametrize(
+        ("model", "plan", "choices"),
+        [
+            # Passes wait for the host, and the second forward pass waits as well.
+            (SMALL, plan_of(recompute=Recompute.FULL), {"kernel_launch": "eager", "sequence_length": 128}),
+            # What leaves both blocks together is repeated with neither.
+            (
+                changed(SMALL, parallel_block="one_norm"),
+                plan_of(tensor=2, recompute=Recompute.SELECTIVE),
+                {"recompute_modules": ("mlp",)},
+            ),
+        ],
+        ids=["layers", "products of parallel blocks"],
+    )
+    def test_what_is_recomputed_takes_as_long_as_at_the_fast_depth(
+        self, model: ModelShape, plan: Plan, choices: dict[str, object]
+    ) -> None:
+        workload = changed(training(model), overlaps_input_gradients=False, **choices)
+        parts, _ = parts_and_shape(job_of(workload), plan)
+        times, layer = part_times(parts.rank, Part.DENSE), parts.passes[Part.DENSE]
+        compute_s = float(times.backward_compute_s[0])
+        assert seconds_of(layer.backward) == pytest.approx(compute_s, rel=ROUNDING)
+        traffic_s = sum(each.alone_s for each in collectives_of(layer.backward))
+        hidden_s = sum(part.alone_s for each in _inner(layer.backward) for part in each.traffic)
+        assert traffic_s - hidden_s == pytest.approx(float(times.backward_s[0]) - compute_s, abs=1e-12)
+
+    def test_keys_and_values_go_round_again_only_where_the_attention_core_is_repeated(self) -> None:
+        def exchanges(recompute: Recompute, *modules: str) -> int:
+            workload = changed(training(SMALL), recompute_modules=modules)
+            parts, _ = parts_and_shape(job_of(workload), plan_of(context=4, recompute=recompute))
+            traffic = collectives_of(parts.passes[Part.DENSE].backward)
+            return sum(each.label.startswith("context") for each in traffic)
+
+        once = exchanges(Recompute.NONE)
+        assert exchanges(Recompute.SELECTIVE, "mlp") == once
+        assert exchanges(Recompute.SELECTIVE, "core_attn") > once
+
+    def test_experts_that_are_all_on_a_rank_exchange_nothing_that_could_hide(self) -> None:
+        workload = changed(training(MIXTURE), overlaps_expert_exchange=True)
+        step = plan_step(job_of(workload), plan_of(data=8))
+        assert step.fast.expert_comm_s[0] == 0.0
+        assert abs(_difference(step)) < LARGE_DIFFERENCE
+
     @pytest.mark.parametrize("in_pieces", [False, True])
     def test_what_hides_of_an_expert_exchange_is_beside_operators_alone(self, in_pieces: bool) -> None:
         workload = changed(training(MIXTURE), overlaps_expert_exchange=True, overlaps_tensor_comm=in_pieces)
@@ -603,6 +646,15 @@ class TestDepths:
             times = part_times(parts.rank, Part.EXPERT)
             fast_s = (times.forward_expert_comm_s, times.backward_expert_comm_s)[way]
             assert shown_s == pytest.approx(float(fast_s[0]))
+
+    def test_gradients_retrace_the_ways_of_tokens_to_experts_and_back(self) -> None:
+        parts, _ = parts_and_shape(job_of(training(MIXTURE)), plan_of(expert=8, data=8))
+        layer = next(passes for kind, passes in parts.passes.items() if kind.has_experts)
+        labels = [
+            [each.label for each in collectives_of(items) if each.label.startswith("expert")]
+            for items in (layer.forward, layer.backward)
+        ]
+        assert labels == [["expert dispatch", "expert combine"], ["expert combine", "expert dispatch"]]
 
     def test_chunks_have_the_weights_of_their_parts(self) -> None:
         case = LARGE["mixtral experts in a pipeline"]
@@ -715,6 +767,34 @@ class TestNetwork:
             link for link in range(step.topology.num_links) if "-> spine" in step.topology.link_name(link)
         ]
         assert max(step.played.link_full_s[link] for link in uplinks) > 0.0
+
+    @pytest.mark.parametrize(
+        ("switch_ports", "passing"),
+        [
+            # One leaf for card i of all nodes.
+            (64, 0),
+            # Leaves of four nodes: each member there sends 4 of 7 messages through the spine, 16/7 flows like its own.
+            (8, 3),
+        ],
+    )
+    def test_an_exchange_passes_the_spine_for_members_at_other_leaves_in_whole_flows(
+        self, switch_ports: int, passing: int
+    ) -> None:
+        offer = rented()
+        fabric = changed(offer.fabric, switch_ports=switch_ports)
+        workload = changed(training(MIXTURE, global_batch_size=16), expert_tensor_parallel=8)
+        step = plan_step(
+            job_of(workload, changed(offer, fabric=fabric)), plan_of(tensor=8, expert=8, data=16)
+        )
+        exchanges = {
+            int(path)
+            for row, path in enumerate(step.graph.path)
+            if step.graph.label_of(row).partition(" #")[0] == "expert dispatch"
+        }
+        assert exchanges
+        for path in exchanges:
+            links = [step.topology.link_name(int(link)) for link in step.paths.links_of(path)]
+            assert sum("-> spine" in name for name in links) == passing
 
     def test_every_second_of_an_accelerator_is_told(self) -> None:
         step = _step(LARGE["70b interleaved"], faults=Faults(speed={3: 0.7}))

@@ -151,6 +151,16 @@ class TestNesting:
         (cat,) = read_execution_graph(graph)
         assert [one.id for one in cat.inputs] == [1, 2]
 
+    @pytest.mark.parametrize(
+        ("sizes", "shape"), [([8, 8], (8, 8)), ([[8, 8], [8]], ()), ([8, None], ()), ("8x8", ())]
+    )
+    def test_sizes_other_than_a_list_of_whole_numbers_are_no_shape(
+        self, tmp_path: Path, sizes: object, shape: tuple[int, ...]
+    ) -> None:
+        one = node(2, "aten::linear", inputs=[tensor(2, 64)], outputs=[tensor(4)], input_shapes=[sizes])
+        (linear,) = read_execution_graph(written(tmp_path, [], [one])[1])
+        assert [each.shape for each in linear.inputs] == [shape]
+
     def test_an_operator_in_thousands_of_others_is_one_operator(self, tmp_path: Path) -> None:
         nodes = [node(2, "outer", inputs=[tensor(1)], outputs=[tensor(4)])]
         nodes += [node(number, "inner", parent=number - 1) for number in range(3, 5000)]
