@@ -87,6 +87,7 @@ def test_a_job_with_several_offers_wants_to_know_which_one(capsys: pytest.Captur
         ("tp=[1", "tp = '[1': "),
         ("tp", "must be a mapping of"),
         ("tp=4,pp", "must be key=value pairs with commas between them"),
+        ("tp=4,=2", "plan = '=2': must be key=value pairs with commas between them"),
         ("", "must be key=value pairs with commas between them"),
         (
             "dp",

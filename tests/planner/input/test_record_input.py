@@ -117,3 +117,18 @@ def test_a_file_of_another_command_is_called_by_its_kind(
         load(Path(__file__).parents[3] / "examples" / example)
     (problem,) = raised.value.problems
     assert told in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("jobs: []\noffers: []\n", "is a fleet, which `capplan purchase` takes"),
+        ("job: job.yaml\nnum_gpus: [8]\n", "is a sweep, which `capplan sweep` takes"),
+    ],
+)
+def test_two_fields_are_enough_to_tell_the_kind_of_a_file(text: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError, match="1 problem") as raised:
+        load_job(file)
+    assert told in str(raised.value)

@@ -52,6 +52,7 @@ def test_without_any_answer_it_writes_a_job_that_loads_and_keeps_its_schema(
     assert job.workload.global_batch_size == 512
     assert [offer.accelerator.id for offer in job.offers] == ["h100-sxm5-80gb"]
     assert job.limits.budget_usd is None
+    assert job.offers[0].max_nodes is None
     schema = json.loads((tmp_path / SCHEMA_FILE).read_text(encoding="utf-8"))
     assert list(problems(read_document(file), schema, schema)) == []
     assert f"Next: capplan recommend {file}" in capsys.readouterr().out
@@ -162,6 +163,7 @@ def test_every_model_of_the_catalogue_gets_a_job_that_loads(model: str, tmp_path
         (["--tokens", "1e999"], "must be a positive number"),
         (["--sequence-length", "10.5"], "must be a whole number, such as 8192"),
         (["--model", "nowhere/config.json"], "--model = 'nowhere/config.json': "),
+        (["--model", "no\x1bwhere.json"], "must be a path of printable signs only"),
         (["--accelerators", "h100"], "--accelerators = 'h100': is not in the catalogue; nearest: h100-"),
         (["--accelerators", ","], "needs at least one accelerator"),
         (

@@ -320,3 +320,23 @@ def test_of_many_fields_a_message_names_a_few() -> None:
     )
     assert shapeless.endswith(f", ... ({num_fields})")
     assert "known: budget_usd, deadline_days," in refusal(changed(limits={"qqq": 1}))  # few enough to read
+
+
+def test_a_document_of_python_is_no_deeper_than_a_file_may_be() -> None:
+    deep: object = 4e6
+    for _ in range(60):
+        deep = [deep]
+    assert "more than 50 lists and mappings inside each other" in refusal(
+        changed(limits={"budget_usd": deep})
+    )
+
+
+def test_a_batch_in_tokens_is_not_judged_by_sequences_without_tokens() -> None:
+    lines = refusal(DOCUMENT, "workload.sequence_length=0").splitlines()
+    assert lines[1:] == ["  workload.sequence_length = 0: must be greater than 0"]
+
+
+def test_an_unknown_region_of_a_case_is_refused_where_it_is_written() -> None:
+    assert "  what_if.sites[1] = 'us-iovva': " in refusal(changed(what_if={"sites": ["norway", "us-iovva"]}))
+    asked = {"sites": [{"region": "us-iovva"}]}
+    assert "  what_if.sites[0].region = 'us-iovva': " in refusal(changed(what_if=asked))

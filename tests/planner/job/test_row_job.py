@@ -86,6 +86,9 @@ def test_only_hardware_that_differs_from_the_catalogue_is_written_out(tmp_path: 
     assert offer["node"] == "dgx-h100"
     assert of_four["node"]["num_accelerators"] == 4
     assert {offer["accelerator"], of_four["accelerator"]} == {"h100-sxm5-80gb"}
+    # Nor are defaults, such as those of the search.
+    assert "search" not in parsed(usual)
+    assert "storage" not in parsed(usual)
 
 
 def test_the_file_names_the_row_and_the_command_that_simulates_it(tmp_path: Path) -> None:

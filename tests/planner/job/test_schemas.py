@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +15,7 @@ from planner.cli.schema import SCHEMA_NAMES
 from planner.input.schema import FORMS, known_fields
 from planner.input.yaml_text import read_document
 from planner.job.file import parse_job
+from planner.job.schema_file import job_file_schema
 from planner.schemas import ANSWERS, NAMES, schema_text
 from simulator.errors import InputError
 from tests.json_schema import problems
@@ -258,6 +260,19 @@ def test_constraints_without_a_job_keep_the_schema_of_explain(
 def test_the_command_prints_the_schema(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["schema", name]) == 0
     assert capsys.readouterr().out == schema_text(name)
+
+
+def test_each_form_of_a_field_of_a_job_file_is_listed_once() -> None:
+    def choices(part: object) -> Iterator[list[object]]:
+        if isinstance(part, dict):
+            listed = part.get("anyOf")
+            yield from [listed] if isinstance(listed, list) else []
+        for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+            yield from choices(inner)
+
+    found = list(choices(job_file_schema()))
+    assert found
+    assert all(form not in forms[:place] for forms in found for place, form in enumerate(forms))
 
 
 def test_the_choices_of_the_command_are_the_schemas() -> None:

@@ -171,6 +171,15 @@ def test_a_site_where_no_offer_stands_is_told_as_unused() -> None:
     assert unused_fields(job_with({**H100_RENTED, "site": "norway"}, H100_RENTED)) == {}
 
 
+def test_a_factor_on_grids_is_used_where_any_offer_stands_on_a_grid_with_carbon() -> None:
+    def job(**other: object) -> Job:
+        green = {**H100_RENTED, "site": {"region": "norway", "grid_kgco2e_per_kwh": 0.0}}
+        return job_with(green, {**green, **other}, input_factors={"grid": {"low": 0.5, "high": 2.0}})
+
+    assert unused_fields(job(site="poland")).keys() == {"site"}
+    assert unused_fields(job())["input_factors.grid"] == "the grid is free of carbon everywhere"
+
+
 def test_what_owners_pay_for_electricity_is_unused_where_nothing_can_be_owned() -> None:
     site = {
         "region": "us-iowa",

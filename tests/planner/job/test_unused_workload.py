@@ -187,6 +187,40 @@ def test_one_plan_alone_is_told_what_it_does_not_use() -> None:
     }
 
 
+def test_a_capacity_that_the_most_loaded_expert_just_keeps_changes_nothing() -> None:
+    found = unused_fields(changed(JOBS["experts"], expert_imbalance=1.25, expert_capacity_factor=1.25))
+    assert found == {"workload.expert_capacity_factor": "expert_imbalance does not exceed it"}
+
+
+@pytest.mark.parametrize(("recompute", "is_unused"), [("none", False), ("selective", False), ("full", True)])
+def test_inputs_of_stages_can_be_freed_where_no_layer_is_computed_again_from_them(
+    recompute: str, is_unused: bool
+) -> None:
+    job = job_with(H100_RENTED, search={"recompute": [recompute]})
+    told = "workload.frees_stage_inputs" in unused_fields(changed(job, frees_stage_inputs=True))
+    assert told == is_unused
+
+
+def test_the_search_of_one_plan_has_its_choices_alone() -> None:
+    plan = Plan.model_validate(
+        {
+            "offer": 0,
+            "num_gpus": 64,
+            "pipeline_parallel": 2,
+            "virtual_pipeline": 2,
+            "data_parallel": 32,
+            "interleaved_group_size": 3,
+            "recompute": "full",
+            "recompute_num_layers": 1,
+        }
+    )
+    found = narrowed_to(JOBS["dense"], plan).search
+    assert (found.pipeline_parallel, found.virtual_pipeline) == ((2,), (2,))
+    assert (found.interleaved_group_sizes, found.recompute_num_layers) == ((3,), (1,))
+    bare = narrowed_to(JOBS["dense"], plan.model_copy(update={"interleaved_group_size": None})).search
+    assert bare.interleaved_group_sizes is None
+
+
 @pytest.mark.parametrize("written", [6, "6"])
 def test_16_bit_gradients_with_a_32_bit_copy_are_6_bytes_also_in_a_cell_of_a_table(written: object) -> None:
     workload = JOBS["dense, fp8"].workload

@@ -361,6 +361,13 @@ def test_a_job_says_which_of_its_files_is_wrong_and_where(tmp_path: Path) -> Non
         parse_job(document, folder=tmp_path)
 
 
+@pytest.mark.parametrize("files", [7, ["prices.csv", 7], {"prices": "prices.csv"}])
+def test_own_files_are_named_by_paths(files: object) -> None:
+    document = {"workload": {}, "offers": [], "site": "us-iowa", "catalog": files}
+    with pytest.raises(InputError, match=r"catalog = .*: must be a path, or a list of paths"):
+        parse_job(document)
+
+
 def test_a_missing_file_is_a_problem_of_the_job(tmp_path: Path) -> None:
     document = {"workload": {}, "offers": [], "site": "us-iowa", "catalog": "none.csv"}
     with pytest.raises(InputError, match=r"catalog = .*none\.csv.*cannot be read: No such file"):
