@@ -96,6 +96,14 @@ def test_what_the_steps_cannot_tell_stays_as_published_and_is_named(answer: Cali
     assert held["host_launch_s"].value == training_constants().launch_s
 
 
+def test_a_constant_takes_two_configurations(tmp_path: Path, rows: Rows) -> None:
+    found = calibrate(written(tmp_path, rows[:5]))
+    assert len(found.calibration.constants) == 2
+    assert [one.name for one in found.held if one.why == "there are too few configurations"] == [
+        f"{ACCELERATOR} inter_link_ratio"
+    ]
+
+
 @pytest.mark.long
 def test_the_shipped_example_is_found_again_as_its_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", "--measured", str(EXAMPLE), "--json", "--quiet"]) == OK

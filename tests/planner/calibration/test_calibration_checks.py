@@ -12,7 +12,15 @@ import pytest
 
 from benchmarks.calibration_example import made_up_rows
 from planner.calibration.checks import STEPS, check_explained, on_ends
-from planner.calibration.fitting import Plane, Prior, best_settled, noise_ratio
+from planner.calibration.fitting import (
+    Plane,
+    Prior,
+    best_settled,
+    cost,
+    damped,
+    log_deviations,
+    noise_ratio,
+)
 from planner.cli.commands import main
 from planner.cli.terminal.exit_codes import BROKEN_INPUT
 from simulator.errors import InputError
@@ -80,6 +88,32 @@ class TestNoise:
             for count in (0, 6)
         )
         assert six == pytest.approx(2.0 * none)
+
+
+class TestPull:
+    """One constant of 0.5, expected to 10 %, and one step that scatters by as much."""
+
+    prior = replace(prior_of(0.2, 0.5, 0.9), weight=0.1)
+    expected = np.log(np.array([0.5]))
+
+    def test_a_constant_is_halfway_between_what_is_expected_and_what_a_step_that_tells_as_much_says(
+        self,
+    ) -> None:
+        # An error far below that of an outlier: least squares.
+        plane = Plane(at=self.expected, errors=np.array([2e-3]), slopes=np.ones((1, 1)))
+        assert damped(plane, np.ones(1), self.prior) - self.expected == pytest.approx(-1e-3, rel=1e-3)
+        assert log_deviations(plane, np.ones(1), self.prior) == pytest.approx(0.1 / math.sqrt(2.0))
+
+    def test_a_step_that_is_left_out_tells_nothing(self) -> None:
+        plane = Plane(at=self.expected, errors=np.array([2e-3]), slopes=np.ones((1, 1)))
+        assert damped(plane, np.zeros(1), self.prior) == pytest.approx(self.expected)
+        assert log_deviations(plane, np.zeros(1), self.prior) == pytest.approx(0.1)
+
+    def test_a_constant_that_is_one_width_off_costs_as_much_as_a_step_off_by_the_weight(self) -> None:
+        slopes = np.ones((1, 1))
+        constant = Plane(at=self.expected + 0.1, errors=np.zeros(1), slopes=slopes)
+        step = Plane(at=self.expected, errors=np.array([0.1]), slopes=slopes)
+        assert cost(constant, np.ones(1), self.prior) == pytest.approx(cost(step, np.ones(1), self.prior))
 
 
 def test_slopes_at_an_upper_bound_need_no_constant_beyond_it() -> None:

@@ -323,6 +323,16 @@ def test_kernels_in_another_unit_are_refused(table: KernelTable, factor: float, 
         calibrate_kernels(replace(table, seconds=factor * table.seconds))
 
 
+@pytest.mark.parametrize("batch", [1, 4])
+def test_long_attention_reaches_most_of_the_peak_for_half_of_the_square(batch: int) -> None:
+    kernel = Kernel(kind=KernelKind.ATTENTION, batch=batch, sequence_length=16384, num_heads=16, head_dim=128)
+    table = KernelTable(device="", date="", kernels=(kernel,), seconds=np.ones(1))
+    (seconds,) = simulated_s(table, H100, published_values(H100))
+    # Two products of 2 s^2 d operations for each head, of which a causal mask leaves half.
+    least_s = batch * 2.0 * 16384**2 * 16 * 128 / H100.bf16_flop_per_s
+    assert least_s < seconds < 2.0 * least_s
+
+
 def test_a_kernel_is_warmed_up_and_then_timed_long_enough() -> None:
     asked: list[int] = []
 
@@ -344,6 +354,33 @@ def test_every_kind_of_kernel_is_in_the_grid_of_several_devices() -> None:
     single = {KernelKind.LAYER, KernelKind.LAYER_BACKWARD}
     assert {kernel.kind for kernel in grid(FakeDevice({}, num_devices=8))} == set(KernelKind) - single
     assert KernelKind.ALL_REDUCE not in {kernel.kind for kernel in grid(FakeDevice({}))}
+
+
+def test_power_under_load_is_read_after_seconds_of_work_and_progress_counts_all_kernels_and_layers() -> None:
+    class Busy(FakeDevice):
+        last_s = 0.0
+
+        def prepare(self, kernel: Kernel) -> Runs:
+            seconds = self._seconds(kernel)
+
+            def runs(num_runs: int) -> float:
+                self.last_s = num_runs * seconds
+                return self.last_s
+
+            return runs
+
+        def power_w(self) -> float | None:
+            read_after_s.append(self.last_s)
+            return super().power_w()
+
+    read_after_s: list[float] = []
+    told: list[tuple[int, int]] = []
+    table = measure(Busy({}), tell=lambda done, total: told.append((done, total)))
+    # Two seconds, in whole products of some milliseconds.
+    assert read_after_s == [0.0, pytest.approx(2.0, abs=0.01)]
+    # A layer has two rows, forward and backward.
+    num_all = sum(kernel.kind is not KernelKind.LAYER_BACKWARD for kernel in table.kernels)
+    assert told == [(done, num_all) for done in range(num_all)]
 
 
 class Limited(FakeDevice):
