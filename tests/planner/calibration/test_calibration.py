@@ -168,6 +168,7 @@ def refuses(folder: Path, rows: Rows, match: str, accelerator_name: str | None =
 
 def test_too_few_rows_are_refused_with_the_way_out(tmp_path: Path, rows: Rows) -> None:
     refuses(tmp_path, rows[:2], r"at least 3 distinct configurations .* usable: 2 of h100-sxm5-80gb")
+    assert calibrate(written(tmp_path, rows[:3])).calibration.num_configurations == 3
 
 
 def test_rows_of_another_accelerator_are_refused(tmp_path: Path, rows: Rows) -> None:
@@ -220,6 +221,25 @@ def test_a_second_accelerator_with_too_few_rows_is_left_out_and_said(tmp_path: P
     found = calibrate(written(tmp_path, [*rows[:8], other]))
     assert found.calibration.accelerators == (ACCELERATOR,)
     assert any("a100-sxm4-80gb is not calibrated" in note for note in found.warnings)
+
+
+def test_accelerators_that_are_fitted_together_share_the_constants_of_software(
+    tmp_path: Path, rows: Rows
+) -> None:
+    others = [
+        {
+            **row,
+            "id": f"a100-{row['id']}",
+            "gpu": "A100-80GB",
+            "step_time_s": 4.0 * float(str(row["step_time_s"])),
+        }
+        for row in rows[:3]
+    ]
+    found = calibrate(written(tmp_path, [*rows[:3], *others]))
+    told = (
+        "The rows cover 2 accelerators (a100-sxm4-80gb, h100-sxm5-80gb): each gets its own hardware constants"
+    )
+    assert any(note.startswith(told) for note in found.warnings)
 
 
 @pytest.mark.parametrize(
