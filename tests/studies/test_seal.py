@@ -76,6 +76,12 @@ def state_of(path: Path) -> object:
         return journal.num_designs
 
 
+def check_of(path: Path) -> None:
+    """What is looked at of a study that has ended: the seals of all batches, none of which is decoded."""
+    with Journal.read(path) as journal:
+        journal.check()
+
+
 def facts_of(path: Path) -> object:
     with Journal.read(path) as journal:
         return journal.facts
@@ -128,6 +134,10 @@ def test_batches_that_are_missing_are_noticed_wherever_they_stood(
         (
             "UPDATE batches SET payload = (SELECT payload FROM batches WHERE number = 2) WHERE number = 1",
             front_of,
+        ),
+        (
+            "UPDATE batches SET payload = (SELECT payload FROM batches WHERE number = 2) WHERE number = 1",
+            check_of,
         ),
         ("UPDATE seal SET num_batches = 3, num_designs = 15, elapsed_s = 2", state_of),
         ("INSERT INTO batches SELECT 4, stage, 0, 0, checksum, keys, payload FROM batches LIMIT 1", state_of),
