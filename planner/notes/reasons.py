@@ -17,6 +17,7 @@ from planner.notes.cooling_note import cooling_notes
 from planner.notes.cut_note import cut_notes
 from planner.notes.interleaving_note import interleaving_notes
 from planner.notes.memory_note import full_front_notes
+from planner.notes.missed_note import missed_notes
 from planner.notes.placement_note import placement_notes
 from planner.notes.precision_note import precision_notes
 from planner.notes.price_notes import price_notes
@@ -323,6 +324,7 @@ def cautions(
         others: the best designs on its accelerators.
     """
     notes = [*full_front_notes(front, best, others), *_no_deadline(job, front)] if front is not None else []
+    notes += missed_notes(others) if others else []
     if best:
         plan = best.plan
         notes += [*purchase_notes(job, best), *cut_notes(job, plan), *interleaving_notes(job, plan)]
