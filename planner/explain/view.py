@@ -84,7 +84,7 @@ def show_plan(explained: PlanExplanation, console: Console) -> None:
 
 def _show_ways_out(explained: PlanExplanation, console: Console) -> None:
     rows = [
-        (CHOICE_WORDS[name], ", ".join(f"{written(each.value)} ({_took(each)})" for each in found))
+        (CHOICE_WORDS[name], ", ".join(f"{written(each.plan, name)} ({_took(each)})" for each in found))
         for name, found in groupby(explained.ways_out, key=lambda choice: choice.name)
     ]
     if rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from simulator.domain.plan import Plan, Recompute, Schedule
+
 CHOICE_WORDS = {
     "tensor_parallel": "TP",
     "pipeline_parallel": "PP",
@@ -12,7 +14,7 @@ CHOICE_WORDS = {
     "expert_parallel": "EP",
     "micro_batch_size": "micro-batch",
     "recompute": "recomputation",
-    "recompute_num_layers": "of layers",
+    "recompute_num_layers": "recomputed layers",
     "zero_stage": "ZeRO stage",
     "shard_ranks": "sharded over",
     "precision": "number format",
@@ -21,6 +23,16 @@ CHOICE_WORDS = {
 """Choices for readers, by their fields."""
 
 
-def written(value: int | str | None) -> str:
-    """Returns a value for readers: a number that is left out stands for all."""
-    return "all" if value is None else str(value)
+def written(plan: Plan, name: str) -> str:
+    """Returns what a plan chooses, for readers; `none` where other choices leave nothing to choose."""
+    value = getattr(plan, name)
+    if value is not None:
+        return str(value)
+    match name:
+        case "interleaved_group_size":
+            is_interleaved = plan.virtual_pipeline > 1 and plan.pipeline_schedule is Schedule.ONE_F_ONE_B
+            return "PP" if is_interleaved else "none"
+        case "recompute_num_layers":
+            return "all" if plan.recompute is Recompute.FULL else "none"
+        case _:
+            return "all"

@@ -155,7 +155,7 @@ class OtherChoice(Record):
     name: str
     """The choice, a field of [Plan](#plan)."""
     value: int | str | None
-    """The other value."""
+    """The other value; null where the plan leaves it out."""
     plan: Plan
     """The best design with this value, or the one nearest to the limits where none keeps them."""
     violated: tuple[str, ...]

@@ -101,7 +101,7 @@ def configuration(design: Design) -> Iterator[tuple[str, str]]:
         yield "site", design.region
     yield "parallelism", _parallelism(plan)
     yield "micro-batch", f"{human.counted(plan.micro_batch_size, 'sequence')}{_of_batch(design)}"
-    some = f" of {plan.recompute_num_layers} layers" if plan.recompute_num_layers else ""
+    some = f" of {human.counted(plan.recompute_num_layers, 'layer')}" if plan.recompute_num_layers else ""
     groups = f" in groups of {plan.shard_ranks}" if plan.shard_ranks else ""
     yield (
         "recomputation",

@@ -19,7 +19,7 @@ from objectives.pareto import logarithms
 from planner.recommended.comparisons import OtherChoice
 from simulator.domain.job import Job
 from simulator.domain.offer import GpuRange
-from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.plan import Plan, PlanTable, Recompute, is_interleaved
 from simulator.record import finite_or_none
 from simulator.table import Booleans, Integers
 from simulator.units import DAY
@@ -42,6 +42,8 @@ CHOICES = (
 )
 """Fields of a plan whose other values are tried. Data parallelism follows from them; spares and power caps trade one objective
 for another, which the front shows."""
+NOT_CHOSEN = -1
+"""Value of a choice that another one leaves no room for: a group without interleaving, layers without full recomputation."""
 ROOMY_FRACTION = 0.95
 """Share of the memory up to which a design surely fits (docs/validation.md)."""
 MOST_LAYOUTS = 100_000
@@ -69,10 +71,17 @@ class SameAccelerators:
         return self.leaders.plans.plan(int(rows[0])) if len(rows) else None
 
     def _others(self, name: str) -> list[int]:
-        """Rows of the leaders with other values of a choice than the plan's, the best first."""
-        values, first = np.unique(getattr(self.leaders.plans, name), return_index=True)
-        own = getattr(PlanTable.from_plans([self.plan]), name)[0]
-        return sorted(first[values != own].tolist())
+        """Rows of the leaders with other values of a choice than the plan's, the best first.
+
+        What another choice tells by itself is left out: that there is nothing to choose, and the default where there is more.
+        """
+        values, first = np.unique(_values(self.leaders.plans, name), return_index=True)
+        plan = PlanTable.from_plans([self.plan])
+        own = _values(plan, name)[0]
+        if own == NOT_CHOSEN and not np.any(values > 0):
+            return []
+        is_told = (values == NOT_CHOSEN) & _is_chosen(plan, name)
+        return sorted(first[(values != own) & ~is_told].tolist())
 
     def _choice(self, name: str, row: int) -> OtherChoice:
         plan, excess, scores = self.leaders.plans.plan(row), self.leaders.excess, self.leaders.scores
@@ -105,7 +114,7 @@ def same_accelerators(job: Job, plan: Plan) -> SameAccelerators:
 
 
 def one_change(job: Job, plan: Plan, *, can_run: bool = True) -> SameAccelerators:
-    """Returns the designs that differ from a plan in one choice alone; data parallelism follows.
+    """Returns the designs that differ from a plan in one choice alone; data parallelism follows, and what it ends.
 
     Args:
         job: the job.
@@ -120,11 +129,30 @@ def one_change(job: Job, plan: Plan, *, can_run: bool = True) -> SameAccelerator
 
 
 def _num_changes(plan: Plan, designs: PlanTable) -> Integers:
-    """In how many choices designs differ from a plan, `(n,)`."""
+    """In how many choices designs differ from a plan, `(n,)`; what another choice leaves no room for follows from that one."""
     own = PlanTable.from_plans([plan])
-    return np.asarray(
-        sum((getattr(designs, name) != getattr(own, name)).astype(np.int64) for name in CHOICES)
-    )
+    differs = [
+        (getattr(designs, name) != getattr(own, name)) & (_is_chosen(designs, name) | ~_is_chosen(own, name))
+        for name in CHOICES
+    ]
+    return np.asarray(np.sum(differs, axis=0))
+
+
+def _is_chosen(plans: PlanTable, name: str) -> Booleans:
+    """Whether the other choices of plans leave anything to choose, `(n,)`."""
+    match name:
+        case "interleaved_group_size":
+            return is_interleaved(plans)
+        case "recompute_num_layers":
+            return np.asarray(plans.recompute == Recompute.FULL.code)
+        case _:
+            return np.ones(len(plans), dtype=np.bool_)
+
+
+def _values(plans: PlanTable, name: str) -> Integers:
+    """Values of a choice, `(n,)`: 0 if left out, `NOT_CHOSEN` if there is nothing to choose."""
+    column = getattr(plans, name)
+    return np.asarray(np.where(_is_chosen(plans, name) | (column > 0), column, NOT_CHOSEN))
 
 
 def _with_better(job: Job, leaders: Evaluation, blocks: Iterable[PlanTable]) -> Evaluation:
@@ -138,7 +166,7 @@ def _with_better(job: Job, leaders: Evaluation, blocks: Iterable[PlanTable]) -> 
 
 def _has_new_value(layouts: PlanTable, leaders: Evaluation) -> Booleans:
     """Which layouts have a value of a choice that none of the leaders has, `(n,)`."""
-    is_known = [np.isin(getattr(layouts, name), getattr(leaders.plans, name)) for name in CHOICES]
+    is_known = [np.isin(_values(layouts, name), _values(leaders.plans, name)) for name in CHOICES]
     return np.asarray(~np.all(is_known, axis=0))
 
 
@@ -146,7 +174,7 @@ def _leaders(job: Job, found: Evaluation) -> Evaluation:
     """The rows that are the best with some value of some choice, or the best roomy one; the best first."""
     losses = logarithms(found.objectives(job)) @ np.array(job.objective_weights)
     order = np.lexsort((losses, found.excess.total))
-    places = [np.unique(getattr(found.plans, name)[order], return_index=True)[1] for name in CHOICES]
+    places = [np.unique(_values(found.plans, name)[order], return_index=True)[1] for name in CHOICES]
     places.append(np.flatnonzero(_is_roomy(found)[order])[:1])
     return found.take(order[np.unique(np.concatenate(places))])
 

@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 
 SAME_ACCELERATORS = (
     "Other choices on the same accelerators",
-    "How the time to train changes with the best design that has another value of one choice; all other choices are free.",
+    (
+        "How the time to train changes with the best design that has another value of one choice; all other choices are free. "
+        "In brackets: the objective that changes most the other way."
+    ),
 )
 """Heading of the choices of an answer, and what they are."""
 ONE_CHANGE = (
     "One change at a time",
-    "How the time to train changes if one choice alone is another one, on the same accelerators; data parallelism follows.",
+    (
+        "How the time to train changes if one choice alone is another one, on the same accelerators; data parallelism follows. "
+        "In brackets: the objective that changes most the other way."
+    ),
 )
 """Heading of the choices beside a simulated plan, and what they are."""
 MOST_VALUES = 5
@@ -45,21 +51,21 @@ def show_choices(
 def choice_rows(design: Design, choices: Sequence[OtherChoice]) -> Iterator[tuple[str, str, str]]:
     """Yields each choice, its value in a design, and what its other values would change or violate."""
     for name, found in groupby(choices, key=lambda choice: choice.name):
-        yield CHOICE_WORDS[name], written(getattr(design.plan, name)), "; ".join(_others(design, list(found)))
+        yield CHOICE_WORDS[name], written(design.plan, name), "; ".join(_others(design, list(found)))
 
 
 def _others(design: Design, choices: Sequence[OtherChoice]) -> Iterator[str]:
     kept = sorted((choice for choice in choices if not choice.violated), key=_time_days)
     if kept:
         yield ", ".join(
-            f"{written(choice.value)}: {_effect(design, choice)}" for choice in kept[:MOST_VALUES]
+            f"{written(choice.plan, choice.name)}: {_effect(design, choice)}" for choice in kept[:MOST_VALUES]
         )
     if hidden := kept[MOST_VALUES:]:
         least, most = (_effect(design, choice) for choice in (hidden[0], hidden[-1]))
         yield f"{len(hidden)} more " + (f"from {least} to {most}" if len(hidden) > 1 else f"at {least}")
     broken = [choice for choice in choices if choice.violated]
     for violated in dict.fromkeys(choice.violated for choice in broken):
-        values = [written(choice.value) for choice in broken if choice.violated == violated]
+        values = [written(choice.plan, choice.name) for choice in broken if choice.violated == violated]
         yield f"{', '.join(values)} violate{'s' if len(values) == 1 else ''} {', '.join(violated)}"
 
 
@@ -68,22 +74,21 @@ def _time_days(choice: OtherChoice) -> float:
 
 
 def _effect(design: Design, choice: OtherChoice) -> str:
-    """The change of the time to train; where it falls, also the objective that rises most."""
+    """The change of the time to train, and of the objective that changes most the other way."""
     if choice.time_to_train_days is None:
         return "without end"
     change = choice.time_to_train_days / design.time_to_train_days - 1.0
-    rises = _largest_rise(design, choice) if change < 0.0 else ""
-    return f"{human.change(change)}{rises}"
+    return f"{human.change(change)}{_trade(design, choice, falls=change < 0.0)}"
 
 
-def _largest_rise(design: Design, choice: OtherChoice) -> str:
-    """The objective that rises most: ` (+0.4 % energy)`; empty where none does."""
-    rises = [
-        (value / own - 1.0, Objective(name))
+def _trade(design: Design, choice: OtherChoice, *, falls: bool) -> str:
+    """The objective that rises most where the time falls, or falls most where it rises: ` (+0.4 % energy)`; empty if none."""
+    sign = 1.0 if falls else -1.0
+    changes = [
+        (sign * (value / own - 1.0), Objective(name))
         for name, value in choice.objective_values.items()
-        if value is not None and (own := design.objective_values[name]) and value > own
+        if value is not None and (own := design.objective_values[name])
     ]
-    if not rises:
-        return ""
-    rise, objective = max(rises, key=lambda each: each[0])
-    return f" ({human.change(rise)} {NAMES[objective]})"
+    most, objective = max(changes, key=lambda each: each[0], default=(0.0, Objective.TIME))
+    told = human.change(sign * most)
+    return f" ({told} {NAMES[objective]})" if most > 0.0 and told != human.change(0.0) else ""

@@ -163,6 +163,45 @@ def test_in_a_large_space_only_layouts_near_the_plan_are_compared(monkeypatch: p
     assert most_changes(choices_of(on_sixteen())) == 2
 
 
+LAYERS = {"tensor_parallel": (1,), "context_parallel": (1,)}
+GROUPS = {"interleaved_group_sizes": (4, 8), "pipeline_parallel": (1, 4), "virtual_pipeline": (1, 2)}
+
+
+def test_all_layers_recomputed_is_another_value_than_none() -> None:
+    choices = choices_of(on_sixteen(**LAYERS, recompute_num_layers=(2,)))
+    some, whole = (choices["recompute_num_layers", number] for number in (2, None))
+    best = searched(on_sixteen(**LAYERS, recompute=(Recompute.FULL,))).best
+    assert best is not None
+    assert whole.plan == best.plan.model_copy(update={"offer": 1})
+    assert choices["recompute", "full"].plan in (some.plan, whole.plan)
+    assert not any(name == "recompute_num_layers" for name, _ in choices_of(on_sixteen(**LAYERS)))
+
+
+def test_groups_of_another_size_leave_out_what_is_not_interleaved() -> None:
+    job = on_sixteen(**GROUPS)
+    interleaved = plan_of(pipeline=4, virtual=2, data=4, group_size=8).model_copy(update={"offer": 1})
+    for plan, sizes in ((interleaved, {None}), (TIGHT, {None, 8})):  # left out: as many as there are stages
+        others = [each for each in choices_of(job, plan).values() if each.name == "interleaved_group_size"]
+        assert {each.value for each in others} == sizes
+        assert {each.plan.virtual_pipeline for each in others} == {2}
+
+
+def test_what_needs_another_choice_ends_with_that_choice_as_one_change() -> None:
+    recomputed = plan_of(data=16, recompute=Recompute.FULL, recompute_num_layers=2)
+    grouped = plan_of(pipeline=4, virtual=2, data=4, group_size=8)
+    for plan, name, value, follows in (
+        (recomputed, "recompute", "none", "recompute_num_layers"),
+        (grouped, "virtual_pipeline", 1, "interleaved_group_size"),
+    ):
+        own = plan.model_copy(update={"offer": 1})
+        job = on_sixteen(**LAYERS, **GROUPS, recompute_num_layers=(2,))
+        found = simulate_plan(job, own, with_sensitivities=False).other_choices
+        (choice,) = (each for each in found if (each.name, each.value) == (name, value))
+        assert getattr(choice.plan, follows) is None
+        differs = {field for field, told in choice.plan if told != getattr(own, field)}
+        assert differs == {name, follows}
+
+
 def test_one_change_is_the_plan_with_that_choice_alone_and_the_replicas_that_follow() -> None:
     plan = plan_of(tensor=2, data=8, zero=2).model_copy(update={"offer": 1})
     job = on_sixteen(checkpoint_schemes=(CheckpointScheme.SYNC, ASYNC))

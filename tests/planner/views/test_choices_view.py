@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
+from planner.recommended import choice_words
 from planner.recommended.comparisons import OtherChoice
 from planner.recommended.recommendation import Recommendation
 from planner.views.choices_view import SAME_ACCELERATORS, choice_rows
 from planner.views.render import show
+from simulator.domain.plan import Plan, Recompute, Schedule
 from tests.planner.hand_made import design, recommended
+from tests.simulator.builders import plan_of
 
 
 def choice(
@@ -22,7 +26,7 @@ def choice(
     return OtherChoice(
         name=name,
         value=value,
-        plan=best.plan,
+        plan=best.plan.model_copy(update={name: value}),
         violated=violated,
         time_to_train_days=days,
         objective_values={},
@@ -44,17 +48,34 @@ def test_values_are_told_with_their_changes_the_fastest_first() -> None:
     assert rows_of(slow, fast) == [("ZeRO stage", str(design().plan.zero_stage), "1: +0.4 %, 3: +12.1 %")]
 
 
-def test_each_choice_has_a_row_and_no_number_of_layers_is_all() -> None:
-    rows = rows_of(choice("recompute_num_layers", 2, 0.1), choice("precision", "fp8", 0.2))
-    assert [row[:2] for row in rows] == [("of layers", "all"), ("number format", "bf16")]
+def test_each_choice_has_a_row_with_its_own_value() -> None:
+    rows = rows_of(choice("shard_ranks", 8, 0.1), choice("precision", "fp8", 0.2))
+    assert [row[:2] for row in rows] == [("sharded over", "all"), ("number format", "bf16")]
+
+
+@pytest.mark.parametrize(
+    ("name", "plan", "text"),
+    [
+        ("recompute_num_layers", plan_of(recompute=Recompute.FULL), "all"),
+        ("recompute_num_layers", plan_of(recompute=Recompute.FULL, recompute_num_layers=2), "2"),
+        ("recompute_num_layers", plan_of(), "none"),
+        ("interleaved_group_size", plan_of(pipeline=4, virtual=2), "PP"),
+        ("interleaved_group_size", plan_of(pipeline=4, virtual=2, group_size=8), "8"),
+        ("interleaved_group_size", plan_of(pipeline=4), "none"),
+        ("interleaved_group_size", plan_of(pipeline=4, virtual=2, schedule=Schedule.ZB_V), "none"),
+        ("shard_ranks", plan_of(data=8), "all"),
+    ],
+)
+def test_what_is_left_out_is_told_as_what_it_stands_for(name: str, plan: Plan, text: str) -> None:
+    assert choice_words.written(plan, name) == text
 
 
 def test_values_that_break_limits_come_last_together_with_those_of_the_same_limits() -> None:
     found = told(
-        choice("tensor_parallel", 2, 0.5),
-        choice("tensor_parallel", 16, 0.1, "memory"),
-        choice("tensor_parallel", 32, None, "budget_usd", "progress"),
-        choice("tensor_parallel", 1, 0.1, "memory"),
+        choice("micro_batch_size", 2, 0.5),
+        choice("micro_batch_size", 16, 0.1, "memory"),
+        choice("micro_batch_size", 32, None, "budget_usd", "progress"),
+        choice("micro_batch_size", 1, 0.1, "memory"),
     )
     assert found == "2: +50.0 %; 16, 1 violate memory; 32 violates budget_usd, progress"
 
@@ -75,6 +96,15 @@ def test_a_faster_value_has_the_objective_that_it_makes_worst() -> None:
     assert told(faster) == "1: -0.2 % (+1.2 % energy)"
     in_all = faster.model_copy(update={"objective_values": {"time_to_train": 1.996e6, "cost": 1e6}})
     assert told(in_all) == "1: -0.2 %"
+    hardly = faster.model_copy(update={"objective_values": {"time_to_train": 1.996e6, "cost": 1.0004e6}})
+    assert told(hardly) == "1: -0.2 %"
+
+
+def test_a_slower_value_has_the_objective_that_it_makes_best() -> None:
+    slower = choice("micro_batch_size", 2, 0.008).model_copy(
+        update={"objective_values": {"time_to_train": 2.016e6, "cost": 0.996e6, "energy": 0.989e12}}
+    )
+    assert told(slower) == "2: +0.8 % (-1.1 % energy)"
 
 
 def written(answer: Recommendation) -> str:
