@@ -24,6 +24,8 @@ _NAMES = {
 _FIGURES = ("_days", "_usd", "_kwh", "_kgco2e", "_bytes", "_fraction", "_w", "_s")
 _NOT_FIGURES = ("_per_s", "_node_days")
 """Ends of names whose numbers are shown with a prefix and a unit, and those among them that are rates."""
+_UNITS = {"_days": "days", "_kwh": "kWh", "_kgco2e": "kg CO2e", "_bytes": "bytes", "_w": "W", "_s": "s"}
+"""Units of figures as in the job."""
 _RATES = {
     "_bytes_per_s": "bytes/s",
     "_usd_per_gpu_hour": "per GPU-hour",
@@ -81,7 +83,11 @@ def value_words(name: str, value: str | None) -> str:
 def values_words(name: str, values: Sequence[str | None]) -> list[str]:
     """Returns values side by side in words; in figures as in the job where words would make different ones look alike."""
     words = [value_words(name, value) for value in values]
-    return words if len(set(words)) == len(set(values)) else [value or "-" for value in values]
+    if len(set(words)) == len(set(values)):
+        return words
+    is_rate = name.endswith(_NOT_FIGURES)
+    unit = next((f" {unit}" for end, unit in _UNITS.items() if name.endswith(end) and not is_rate), "")
+    return [f"{value}{unit if value[:1].isdigit() else ''}" if value else "-" for value in values]
 
 
 def _in_dollars(numbers: str) -> str:

@@ -70,4 +70,9 @@ def test_values_that_differ_never_look_alike() -> None:
         "purchase 280000 USD/node",
         "purchase 280100 USD/node",
     ]
+    assert values_words("checkpoint_interval_s", ["93.07503", "93.07512", None]) == [
+        "93.07503 s",
+        "93.07512 s",
+        "-",
+    ]
     assert values_words("region", [None, "norway"]) == ["-", "norway"]
