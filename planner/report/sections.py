@@ -129,7 +129,10 @@ def alternatives(report: Report) -> Html:
     answer, best = report.answer, report.answer.recommendation
     if not answer.front or best is None:
         return Html("")
-    rows = list(choice_rows(best, answer.other_choices))
+    rows = [
+        (name, tag("span", own, class_="whole"), others)
+        for name, own, others in choice_rows(best, answer.other_choices)
+    ]
     heading, about = SAME_ACCELERATORS
     columns = ["choice", "recommended", "other values"]
     choices = [tag("h3", heading), table(about, columns, rows)] if rows else []
