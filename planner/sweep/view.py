@@ -22,6 +22,9 @@ NONE = "-"
 """The cell of a scheme that no layout supports."""
 ELSEWHERE = "*"
 """Marks the cell of a scheme that the fastest layout does not support."""
+NO_LAYOUT = "No layout keeps the layout rules and fits the memory"
+HOW_TO_ASK = "; `capplan recommend` with that size says why."
+"""How sizes without a layout are told: the memory is too small, or nothing splits the batch and the model over so many."""
 MOST_EMPTY = 10
 """Most sizes without a layout that are named."""
 
@@ -51,8 +54,8 @@ def show_sweep(sweep: Sweep, rows: list[Row], console: Console, *, is_whole: boo
         notes.append(f"With the constants of {sweep.calibration}.")
     if rows and is_whole and (empty := list(empty_points(sweep, rows))):
         more = f", and {human.count(len(empty) - MOST_EMPTY)} more" if len(empty) > MOST_EMPTY else ""
-        notes.append(f"No layout fits the memory at {', '.join(empty[:MOST_EMPTY])}{more}.")
-    sentences(console, ["", *notes] if rows else ["No layout fits the memory at any size."])
+        notes.append(f"{NO_LAYOUT} at {', '.join(empty[:MOST_EMPTY])}{more}{HOW_TO_ASK}")
+    sentences(console, ["", *notes] if rows else [f"{NO_LAYOUT} at any size{HOW_TO_ASK}"])
 
 
 def empty_points(sweep: Sweep, rows: list[Row]) -> Iterator[str]:
