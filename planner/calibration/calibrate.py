@@ -12,6 +12,7 @@ constants that the rows determine: those whose variance they halve. All others k
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +41,10 @@ KNOWN_SHARE = 0.5**0.5
 """A constant is fitted if the rows reduce its standard deviation to at most this share, that is, halve its variance."""
 MOST_FOLDS = 40
 """Number of fits that leave out some configurations; with fewer configurations, each one is left out alone."""
+FEWEST_OF_SOFTWARE = 3
+"""Configurations from which the mean error of a framework is compared with that of another one."""
+SURE_DEVIATIONS = 3.0
+"""Standard errors by which means must differ to be told."""
 FAR_OFF = 0.2
 """Error of a left-out configuration from which it is named, if it is also three times the usual error."""
 
@@ -93,7 +98,12 @@ def calibrate(
         calibration=calibration,
         held=held,
         rows=_row_fits(steps, before, after, left_out),
-        warnings=(*rows.warnings, *fit.warnings(), *_on_errors(steps, calibration, left_out)),
+        warnings=(
+            *rows.warnings,
+            *fit.warnings(),
+            *_on_errors(steps, calibration, left_out),
+            *_on_software(steps, left_out),
+        ),
     )
 
 
@@ -262,3 +272,25 @@ def _on_errors(steps: MeasuredSteps, calibration: Calibration, left_out: Floats)
             f"The other rows do not explain {', '.join(far[:MOST_NAMED])}{rest}: check layout, software and measured time."
         )
     return notes
+
+
+def _on_software(steps: MeasuredSteps, left_out: Floats) -> list[str]:
+    """Warns where two frameworks differ by more than releases of one do: no constant of the cluster explains that."""
+    software = np.array([row.get("software", "") for row in steps.rows])
+    found = {str(name): left_out[software == name] for name in np.unique(software[software != ""])}
+    means = [
+        (float(errors.mean()), float(errors.var(ddof=1)) / len(errors), name)
+        for name, errors in found.items()
+        if len(errors) >= FEWEST_OF_SOFTWARE
+    ]
+    if len(means) < 2:
+        return []
+    (low, low_variance, slow), (high, high_variance, fast) = min(means), max(means)
+    surely = SURE_DEVIATIONS * math.sqrt(low_variance + high_variance)
+    if high - low <= max(surely, MEASUREMENT_SCATTER):
+        return []
+    slow_mean, fast_mean = (signed_percent(math.expm1(mean)) for mean in (low, high))
+    told = f"{slow} {slow_mean}, {fast} {fast_mean}"
+    why = "No constant of the cluster explains a difference between frameworks, so others take some of it"
+    way_out = "calibrate the rows of each framework in a file of its own"
+    return [f"Mean error on configurations left out of the fit: {told}. {why}: {way_out}."]

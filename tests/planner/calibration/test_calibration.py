@@ -209,6 +209,17 @@ def test_a_row_that_the_others_do_not_explain_is_named(tmp_path: Path, rows: Row
     assert clocks.value == pytest.approx(TRUE_CONSTANTS[ConstantName.SUSTAINED_FRACTION], rel=0.1)
 
 
+def test_frameworks_that_differ_as_no_constant_explains_are_named(tmp_path: Path, rows: Rows) -> None:
+    mixed = [{**row, "framework": ("Megatron-LM", "DeepSpeed")[at % 2]} for at, row in enumerate(rows)]
+    read = [row for row in read_measured(written(tmp_path, mixed)) if not isinstance(row, Unmodelled)]
+    simulated_s = [found.simulated_s for found in compare(read)]
+    for slower, is_named in ((1.0, False), (1.3, True)):
+        times_s = [time_s * (slower if at % 2 else 1.0) for at, time_s in enumerate(simulated_s)]
+        timed = [{**row, "step_time_s": time_s} for row, time_s in zip(mixed, times_s, strict=True)]
+        found = calibrate(written(tmp_path, timed))
+        assert any("left out of the fit: DeepSpeed -" in note for note in found.warnings) is is_named
+
+
 def test_rows_that_are_not_used_are_counted_with_the_reason(tmp_path: Path, rows: Rows) -> None:
     without = {**rows[8], "step_time_s": ""}
     found = calibrate(written(tmp_path, [*rows[:8], without]))
