@@ -50,9 +50,10 @@ def full_front_notes(front: Evaluation, best: Design | None, others: SameAcceler
             f"The recommended design {best.design_id} would fill {_used_text(best)} of the memory. {roomier}"
         )
     note = (
-        f"{own}{num_full} of {len(front)} designs on the front would fill more than {human.whole_percent(ROOMY_FRACTION)} of "
-        "the memory, within the error of the memory model (docs/validation.md): test them before you rely on them, "
-        "or reserve memory with search.memory_headroom_fraction=0.1."
+        f"{own}{human.count(num_full)} of {human.designs(len(front))} on the front would fill more than "
+        f"{human.whole_percent(ROOMY_FRACTION)} of the memory, within the error of the memory model "
+        "(docs/validation.md): test them before you rely on them, or reserve memory with "
+        "search.memory_headroom_fraction=0.1."
     )
     return [note]
 

@@ -298,9 +298,9 @@ def test_a_recommended_design_that_hardly_fits_is_named_before_all_others() -> N
     for used, begins in (
         (
             0.97,
-            f"The recommended design {best.design_id} would fill 97.0 % of the memory. 1 of 1 designs",
+            f"The recommended design {best.design_id} would fill 97.0 % of the memory. 1 of 1 design ",
         ),
-        (0.5, "1 of 1 designs on the front would fill more than 95 % of the memory"),
+        (0.5, "1 of 1 design on the front would fill more than 95 % of the memory"),
     ):
         summary = chosen.outcomes.summary
         full = replace(summary, peak_memory_bytes=0.97 * summary.memory_capacity_bytes)
