@@ -16,7 +16,7 @@ from planner.report.html import Html, joined, tag, unbroken
 from planner.report.tables import number, table
 from planner.report.units import text
 from planner.text import human
-from planner.views.choices_view import SAME_ACCELERATORS, choice_rows
+from planner.views.choices_view import SAME_ACCELERATORS, choice_rows, explained
 from planner.views.comparisons_view import intervals
 
 _BEST = "answer.recommendation"
@@ -129,13 +129,11 @@ def alternatives(report: Report) -> Html:
     answer, best = report.answer, report.answer.recommendation
     if not answer.front or best is None:
         return Html("")
-    rows = [
-        (name, tag("span", own, class_="whole"), others)
-        for name, own, others in choice_rows(best, answer.other_choices)
-    ]
+    rows = list(choice_rows(best, answer.other_choices))
     heading, about = SAME_ACCELERATORS
     columns = ["choice", "recommended", "other values"]
-    choices = [tag("h3", heading), table(about, columns, rows)] if rows else []
+    cells = [(name, tag("span", own, class_="whole"), others) for name, own, others in rows]
+    choices = [tag("h3", heading), table(explained(about, rows), columns, cells)] if rows else []
     return joined(explorer(report), *choices)
 
 

@@ -20,20 +20,15 @@ if TYPE_CHECKING:
 
 SAME_ACCELERATORS = (
     "Other choices on the same accelerators",
-    (
-        "How the time to train changes with the best design that has another value of one choice; all other choices are free. "
-        "In brackets: the objective that changes most the other way."
-    ),
+    "How the time to train changes with the best design that has another value of one choice; all other choices are free.",
 )
 """Heading of the choices of an answer, and what they are."""
 ONE_CHANGE = (
     "One change at a time",
-    (
-        "How the time to train changes if one choice alone is another one, on the same accelerators; data parallelism follows. "
-        "In brackets: the objective that changes most the other way."
-    ),
+    "How the time to train changes if one choice alone is another one, on the same accelerators; data parallelism follows.",
 )
 """Heading of the choices beside a simulated plan, and what they are."""
+_IN_BRACKETS = "In brackets: the objective that changes most the other way."
 MOST_VALUES = 5
 """Most other values of a choice that are shown with their change."""
 
@@ -44,8 +39,13 @@ def show_choices(
     """Writes what other choices than those of a design would change; nothing if there are none."""
     if rows := list(choice_rows(design, choices)):
         title(console, heading[0])
-        sentences(console, heading[1:])
+        sentences(console, [explained(heading[1], rows)])
         grid(console, rows)
+
+
+def explained(about: str, rows: Sequence[tuple[str, str, str]]) -> str:
+    """Returns what the rows of choices are, and what stands in brackets where one has them."""
+    return f"{about} {_IN_BRACKETS}" if any("(" in others for _, _, others in rows) else about
 
 
 def choice_rows(design: Design, choices: Sequence[OtherChoice]) -> Iterator[tuple[str, str, str]]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from planner.recommended import choice_words
 from planner.recommended.comparisons import OtherChoice
 from planner.recommended.recommendation import Recommendation
-from planner.views.choices_view import SAME_ACCELERATORS, choice_rows
+from planner.views.choices_view import SAME_ACCELERATORS, choice_rows, explained
 from planner.views.render import show
 from simulator.domain.plan import Plan, Recompute, Schedule
 from tests.planner.hand_made import design, recommended
@@ -122,3 +122,8 @@ def test_an_answer_has_the_section_where_it_has_choices() -> None:
         written(answer.model_copy(update={"other_choices": (choice("zero_stage", 3, 0.1),)})).split()
     )
     assert f"{heading} {about} ZeRO stage {design().plan.zero_stage} 3: +10.0 %" in text
+
+
+@pytest.mark.parametrize(("others", "is_told"), [("4: +1.0 %", False), ("4: -1.0 % (+2.0 % energy)", True)])
+def test_brackets_are_explained_where_there_are_some(others: str, *, is_told: bool) -> None:
+    assert ("In brackets: " in explained("How.", [("TP", "2", "1: +3.0 %"), ("PP", "1", others)])) == is_told
