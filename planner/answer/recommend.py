@@ -18,8 +18,10 @@ from planner.explain.infeasible import explain
 from planner.input.arguments import check_choice, check_functions, check_text, path_given, refused
 from planner.input.given import checked_job
 from planner.job.unused_search import search_notes
+from planner.notes.carbon_scope import scope_text
+from planner.notes.cautions import cautions
 from planner.notes.hardware_notes import hardware_notes
-from planner.notes.reasons import cautions, rejections, scope_text, why_chosen
+from planner.notes.reasons import rejections, why_chosen
 from planner.notes.servers_note import server_notes
 from planner.recommended.bests import bests_of
 from planner.recommended.choice import chosen_row

@@ -8,64 +8,20 @@ import numpy as np
 
 from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable, wanted_probability
-from planner.calibration.notes import calibration_notes
-from planner.grid_conventions import grid_convention, grid_notes
-from planner.job.batch_size import batch_notes
-from planner.job.unused_fields import unused_notes
-from planner.notes.accuracy_notes import accuracy_notes
-from planner.notes.cooling_note import cooling_notes
-from planner.notes.cut_note import cut_notes
-from planner.notes.interleaving_note import interleaving_notes
-from planner.notes.memory_note import full_front_notes
-from planner.notes.missed_note import missed_notes
-from planner.notes.placement_note import placement_notes
-from planner.notes.precision_note import precision_notes
-from planner.notes.price_notes import price_notes
-from planner.notes.purchase_note import purchase_notes
-from planner.notes.sharding_note import sharding_notes
-from planner.notes.straggler_note import straggler_notes
 from planner.recommended.design_words import in_site
 from planner.recommended.limit_uses import limit_uses, share_of_runs
-from planner.recommended.recommendation import Design, Recommendation, Rejection, Uncertainty
-from planner.recommended.same_accelerators import SameAccelerators
+from planner.recommended.recommendation import Recommendation, Rejection
 from planner.text import human
+from planner.text.objective_words import OBJECTIVE_WORDS, amount
 from simulator.domain.job import Job, Objective
 from simulator.domain.offer import Offer
 from simulator.domain.plan import Plan
 from simulator.table import Floats
-from simulator.units import JOULES_PER_KWH, YEAR
 from studies.designs.offer_tally import OfferTally
 from studies.study import StudyResult
 
-NAMES = {
-    Objective.TIME: "time to train",
-    Objective.COST: "cost",
-    Objective.ENERGY: "energy",
-    Objective.CARBON: "carbon",
-    Objective.TIME_P95: "P95 time to train",
-    Objective.COST_P95: "P95 cost",
-    Objective.DEADLINE_RISK: "risk of missing the deadline",
-    Objective.BUDGET_RISK: "risk of exceeding the budget",
-}
-"""Objectives in words."""
 
-
-def amount(objective: Objective, value: float) -> str:
-    """Returns an objective's value in a unit for readers: `31.4 days`."""
-    match objective:
-        case Objective.TIME | Objective.TIME_P95:
-            return human.duration(value)
-        case Objective.COST | Objective.COST_P95:
-            return human.dollars(value)
-        case Objective.DEADLINE_RISK | Objective.BUDGET_RISK:
-            return human.risk(value)
-        case Objective.ENERGY:
-            return human.energy(value / JOULES_PER_KWH)
-        case Objective.CARBON:
-            return human.carbon(value)
-
-
-def change(value: float, reference: float) -> str:
+def _change(value: float, reference: float) -> str:
     """Returns the relative change of a value from a reference: `+3.1 %`, `x 12.0`; `from zero` if the reference is 0."""
     if value == reference:
         return "+0.0 %"
@@ -74,7 +30,7 @@ def change(value: float, reference: float) -> str:
 
 def _difference(objective: Objective, value: float, reference: float) -> str:
     """Returns the relative change of a value; for a risk its value, since ratios of small risks say nothing."""
-    return f"a {amount(objective, value)}" if objective.is_risk else change(value, reference)
+    return f"a {amount(objective, value)}" if objective.is_risk else _change(value, reference)
 
 
 def why_chosen(job: Job, front: Evaluation, row: int, tally: OfferTally) -> tuple[str, ...]:
@@ -93,7 +49,7 @@ def why_chosen(job: Job, front: Evaluation, row: int, tally: OfferTally) -> tupl
         return (*sentences, *_not_on_front(job, front, row, tally), *_headroom(job, front, row))
     for k, objective in enumerate(job.objectives):
         best = int(np.argmin(values[:, k]))
-        name = NAMES[objective]
+        name = OBJECTIVE_WORDS[objective]
         if values[row, k] <= values[best, k]:
             num_others = int((values[:, k] == values[row, k]).sum()) - 1
             shared = f", shared with {human.counted(num_others, 'other')}" if num_others else ""
@@ -128,8 +84,8 @@ def _at_best(job: Job, tally: OfferTally, offers: Sequence[int], chosen: Floats)
         return f": none of {human.designs(num_designs)} simulated meets all limits; violated: {broken}"
     least = tally.least[offers].min(axis=0)
     reached = ", ".join(
-        f"{NAMES[objective]} {amount(objective, value)}"
-        + ("" if objective.is_risk else f" ({change(value, own)})")
+        f"{OBJECTIVE_WORDS[objective]} {amount(objective, value)}"
+        + ("" if objective.is_risk else f" ({_change(value, own)})")
         for objective, value, own in zip(job.objectives, least.tolist(), chosen.tolist(), strict=True)
     )
     if num_feasible == 1:
@@ -138,7 +94,7 @@ def _at_best(job: Job, tally: OfferTally, offers: Sequence[int], chosen: Floats)
 
 
 def _method(job: Job, num_front: int) -> str:
-    names = ", ".join(NAMES[objective] for objective in job.objectives)
+    names = ", ".join(OBJECTIVE_WORDS[objective] for objective in job.objectives)
     if num_front == 1:
         return f"It is best in every objective ({names}): no other feasible design is on the front."
     weights = job.objective_weights
@@ -190,7 +146,7 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
     chosen, rival = front.plans.plan(row), front.plans.plan(best)
     chip = job.offers[rival.offer].accelerator.name
     loses = [
-        f"{_difference(name, values[best, other], values[row, other])} {NAMES[name]}"
+        f"{_difference(name, values[best, other], values[row, other])} {OBJECTIVE_WORDS[name]}"
         for other, name in enumerate(job.objectives)
         if other != k
     ]
@@ -201,8 +157,8 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
     who = layout or f"{rival.num_gpus:,} x {chip}{which}{in_site(job, rival.offer)}"
     price = f": {', '.join(loses)}" if loses else ""
     return (
-        f"The lowest {NAMES[objective]} is {amount(objective, values[best, k])} "
-        f"({change(values[best, k], values[row, k])}) with {who}{price}."
+        f"The lowest {OBJECTIVE_WORDS[objective]} is {amount(objective, values[best, k])} "
+        f"({_change(values[best, k], values[row, k])}) with {who}{price}."
     )
 
 
@@ -256,32 +212,6 @@ def searched_text(answer: Recommendation) -> str:
     return f"{simulated} simulated, {human.count(answer.num_feasible)} {meet} all limits"
 
 
-def scope_text(job: Job) -> str:
-    """Returns what the carbon figures include and exclude, in one sentence."""
-    scope = job.carbon_scope
-    out = f"; excluded: {', '.join(scope.left_out)}" if scope.left_out else ""
-    made = f"embodied: {', '.join(scope.counted)}" if scope.counted else "no embodied carbon"
-    return f"location-based grid, {_hours_text(job)} ({_conventions_text(job)}); {made}{out}"
-
-
-def _conventions_text(job: Job) -> str:
-    """How the grid carbon was counted, by region if there are several conventions."""
-    sites = {site.region: grid_convention(site) for site in map(job.site_of, job.offers)}
-    if len({each.words for each in sites.values()}) == 1:
-        return next(iter(sites.values())).words
-    return "; ".join(f"{region}: {each.words}" for region, each in sites.items())
-
-
-def _hours_text(job: Job) -> str:
-    """Whether grid carbon is hourly or an annual mean; if the sites on offer differ, which is which."""
-    sites = [job.site_of(offer) for offer in job.offers]
-    hourly = dict.fromkeys(site.region for site in sites if site.grid_profile)
-    steady = dict.fromkeys(site.region for site in sites if not site.grid_profile)
-    if hourly and steady:
-        return f"hourly in {', '.join(hourly)} and annual mean in {', '.join(steady)}"
-    return "hourly" if hourly else "annual mean"
-
-
 def rule_text(job: Job, name: str) -> str:
     """Returns a constraint in words, with the job's limit."""
     if name == "memory" and (free := job.search.memory_headroom_fraction):
@@ -305,49 +235,3 @@ def rejections(job: Job, result: StudyResult) -> tuple[Rejection, ...]:
         for name in ExcessTable.names()
         if before.get(name, 0) + after[name] > 0
     )
-
-
-def cautions(
-    job: Job,
-    front: Evaluation | None,
-    uncertainty: Uncertainty | None = None,
-    best: Design | None = None,
-    others: SameAccelerators | None = None,
-) -> tuple[str, ...]:
-    """Returns what the reader should know before relying on the figures.
-
-    Args:
-        job: the job.
-        front: the designs on the front.
-        uncertainty: that of the recommended design.
-        best: the recommended design.
-        others: the best designs on its accelerators.
-    """
-    notes = [*full_front_notes(front, best, others), *_no_deadline(job, front)] if front is not None else []
-    notes += missed_notes(others) if others else []
-    if best:
-        plan = best.plan
-        notes += [*purchase_notes(job, best), *cut_notes(job, plan), *interleaving_notes(job, plan)]
-        notes += [*sharding_notes(job, plan), *placement_notes(job, plan), *precision_notes(job, plan)]
-        notes += straggler_notes(job, plan)
-    notes += accuracy_notes(job, uncertainty, best)
-    notes += calibration_notes(job)
-    sites = [*map(job.site_of, job.offers), *job.what_if.sites]
-    notes += [*grid_notes(sites), *cooling_notes(sites)]
-    notes += price_notes(job)
-    notes += batch_notes(job)
-    notes += unused_notes(job)
-    return tuple(notes)
-
-
-def _no_deadline(job: Job, front: Evaluation) -> list[str]:
-    """A note if designs take longer than a year and no deadline excludes them."""
-    num_long = int(np.sum(front.scores.time_to_train_s > YEAR))
-    if num_long == 0 or job.limits.deadline_days is not None:
-        return []
-    longest = human.duration(float(front.scores.time_to_train_s.max()))
-    note = (
-        f"{num_long} of {len(front)} designs on the front take longer than a year, up to {longest}: set "
-        "limits.deadline_days to exclude them."
-    )
-    return [note]

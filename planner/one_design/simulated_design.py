@@ -14,16 +14,12 @@ from planner.goodput.answer import MAX_EVENTS
 from planner.input.arguments import check_seed
 from planner.input.plan_input import plan_of
 from planner.job.unused_workload import narrowed_to
-from planner.notes.cut_note import cut_notes
+from planner.notes.carbon_scope import scope_text
+from planner.notes.cautions import cautions, plan_notes
 from planner.notes.hardware_notes import hardware_notes
-from planner.notes.interleaving_note import interleaving_notes
 from planner.notes.interval_note import interval_notes
 from planner.notes.memory_note import full_plan_notes
-from planner.notes.placement_note import placement_notes
-from planner.notes.purchase_note import purchase_notes
-from planner.notes.reasons import cautions, scope_text
 from planner.notes.servers_note import server_notes
-from planner.notes.sharding_note import sharding_notes
 from planner.notes.straggler_note import straggler_notes
 from planner.one_design.simpler_models import SimplerModel, left_out, simpler_models
 from planner.one_design.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
@@ -203,8 +199,7 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
-    notes = [*purchase_notes(job, design), *cut_notes(job, plan), *interleaving_notes(job, plan)]
-    notes += [*sharding_notes(job, plan), *placement_notes(job, plan), *straggler_notes(job, plan)]
+    notes = [*plan_notes(job, design), *straggler_notes(job, plan)]
     notes += server_notes(evaluation.outcomes.checkpoints, 0)
     notes += [*interval_notes(plan, design.checkpoint_interval_s, evaluation), *full_plan_notes(design)]
     if not _can_be_replayed(evaluation):

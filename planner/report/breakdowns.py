@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from planner.notes.reasons import NAMES
 from planner.recommended.design_words import part_words, site_words
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.data import Bar, BarsFigure, Part, Quantity
 from planner.report.units import text
 from planner.text import human
+from planner.text.objective_words import OBJECTIVE_WORDS
 from simulator.domain.job import Job, Objective
 from simulator.memory.peak import memory_by_stage
 from studies.designs.spread_rows import spread_rows
@@ -72,7 +72,7 @@ def _shown_designs(answer: Recommendation, best: Design) -> list[tuple[str, Desi
             field, _ = OBJECTIVE_FIELDS[objective]
             values = [float(getattr(design, field)) for design in answer.front]
             least = answer.front[int(np.argmin(values))]
-            roles.setdefault(least.design_id, []).append(f"lowest {NAMES[objective]}")
+            roles.setdefault(least.design_id, []).append(f"lowest {OBJECTIVE_WORDS[objective]}")
     return [
         (
             f"{', '.join(role)}: {shown_name(designs[design_id])}{site_words(answer, designs[design_id])}",

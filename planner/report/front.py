@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from planner.notes.reasons import NAMES
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS
 from planner.report.data import FrontFigure, FrontPoint, Role
 from planner.text import human
+from planner.text.objective_words import OBJECTIVE_WORDS
 from planner.uncertain.uncertainty import accuracy_of
 from simulator.domain.job import Job, Objective
 from simulator.domain.plan import PlanTable
@@ -43,10 +43,10 @@ def front_figure(answer: Recommendation, errors: dict[int, float]) -> FrontFigur
             "designs that violate a limit."
         ),
         x_field=x_field,
-        x_label=NAMES[x],
+        x_label=OBJECTIVE_WORDS[x],
         x_quantity=x_quantity,
         y_field=y_field,
-        y_label=NAMES[y],
+        y_label=OBJECTIVE_WORDS[y],
         y_quantity=y_quantity,
         points=points,
     )

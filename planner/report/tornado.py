@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from planner.notes.reasons import NAMES
 from planner.recommended.recommendation import Design
 from planner.report.breakdowns import OBJECTIVE_FIELDS
 from planner.report.data import Range, RangesFigure
 from planner.report.units import text
+from planner.text.objective_words import OBJECTIVE_WORDS
 from planner.uncertain.sensitivity import ResultSensitivity, Sensitivities, Swing, sensitivities
 from planner.uncertain.uncertain_inputs import UncertainInput
 from planner.views.sensitivity_view import input_text, input_words
@@ -30,7 +30,7 @@ def _tornado(objective: Objective, result: ResultSensitivity, found: Sensitiviti
     inputs = {described.name: described for described in found.inputs}
     shown = [swing for swing in result.swings if swing.is_worth_showing]
     quantity = OBJECTIVE_FIELDS[objective][1]
-    name = NAMES[objective]
+    name = OBJECTIVE_WORDS[objective]
     title = f"No input moves {name}"
     if shown:
         first = shown[0]

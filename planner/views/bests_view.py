@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.notes.reasons import NAMES, amount
 from planner.recommended.comparisons import Best, Driver
 from planner.recommended.design_words import layout, offer_words, site_words
 from planner.recommended.recommendation import Design, Recommendation
 from planner.text import human
+from planner.text.objective_words import OBJECTIVE_WORDS, amount
 from planner.text.text_blocks import sentences, title
 from simulator.domain.job import Objective
 
@@ -38,7 +38,8 @@ def paragraph(answer: Recommendation, best: Best) -> Iterator[str]:
     is_chosen = answer.recommendation is not None and best.design_id == answer.recommendation.design_id
     who = "the recommended design" if is_chosen else f"design {best.design_id}"
     shared = _shared(len(best.shared_with))
-    yield f"Lowest {NAMES[objective]}: {who}, {amount(objective, best.value)} with {_cluster(answer, design)}{shared}."
+    figure = f"{amount(objective, best.value)} with {_cluster(answer, design)}"
+    yield f"Lowest {OBJECTIVE_WORDS[objective]}: {who}, {figure}{shared}."
     rival = f"design {best.compared_with}" if is_chosen else "the recommended design"
     why = "; ".join(driver_text(driver) for driver in best.drivers)
     if best.compared_with in best.shared_with:
@@ -80,4 +81,4 @@ def driver_text(driver: Driver) -> str:
 def change_text(objective: Objective, change: float) -> str:
     """Returns the change of another objective: `+12.0 % cost`."""
     points = " points of" if objective.is_risk else ""
-    return f"{human.change(change)}{points} {NAMES[objective]}"
+    return f"{human.change(change)}{points} {OBJECTIVE_WORDS[objective]}"

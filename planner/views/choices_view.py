@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from planner.notes.reasons import NAMES
 from planner.recommended.choice_words import CHOICE_WORDS, written
 from planner.recommended.comparisons import OtherChoice
 from planner.recommended.recommendation import Design
 from planner.text import human
+from planner.text.objective_words import OBJECTIVE_WORDS
 from planner.text.text_blocks import grid, sentences, title
 from simulator.domain.job import Objective
 
@@ -91,4 +91,4 @@ def _trade(design: Design, choice: OtherChoice, *, falls: bool) -> str:
     ]
     most, objective = max(changes, key=lambda each: each[0], default=(0.0, Objective.TIME))
     told = human.change(sign * most)
-    return f" ({told} {NAMES[objective]})" if most > 0.0 and told != human.change(0.0) else ""
+    return f" ({told} {OBJECTIVE_WORDS[objective]})" if most > 0.0 and told != human.change(0.0) else ""

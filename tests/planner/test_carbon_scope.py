@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from planner.grid_conventions import grid_convention, grid_notes
-from planner.notes.reasons import cautions, scope_text
+from planner.notes.carbon_scope import scope_text
+from planner.notes.cautions import cautions
 from planner.recommended.design_words import merits
 from planner.recommended.designs import design_at, water_scope
 from simulator.domain.hardware import Site

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from planner import Recommendation, recommend
 from planner.job.file import parse_job
-from planner.notes.reasons import cautions
+from planner.notes.cautions import cautions
 from planner.recommended.output import answer_json, output_folder
 from planner.views.render import show
 from simulator.accuracy.published_runs import LEAST_ROWS, network_error, step_time_error

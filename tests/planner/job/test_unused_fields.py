@@ -13,7 +13,7 @@ from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import draw_objectives
 from objectives.usage import Usage
 from planner.job.unused_fields import unused_fields, unused_notes
-from planner.notes.reasons import cautions
+from planner.notes.cautions import cautions
 from simulator.catalog import node
 from simulator.domain.job import Job
 from simulator.domain.options import Factors, InputFactors

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from planner import simulate_plan
-from planner.notes.reasons import cautions
+from planner.notes.cautions import cautions
 from tests.support import H100_BOUGHT, H100_RENTED, job_with
 
 PLAN = {"tp": 2, "dp": 16, "recompute": "full"}

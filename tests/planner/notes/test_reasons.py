@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from constraints.evaluation import evaluate
-from planner.notes.reasons import cautions, rule_text, why_chosen
+from planner.notes.cautions import cautions
+from planner.notes.reasons import rule_text, why_chosen
 from studies.designs.offer_tally import OfferTally
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
 

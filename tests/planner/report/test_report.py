@@ -19,7 +19,7 @@ from constraints.evaluation import evaluate
 from planner.answer.recommend import recommend
 from planner.cli.commands import main
 from planner.job.file import load_job
-from planner.notes.reasons import cautions
+from planner.notes.cautions import cautions
 from planner.report.build import DrawnReport
 from planner.report.data import DesignCounts, Figure, Quantity, Report
 from planner.report.designs import EXCESS_NAMES, METRICS, design_counts, packed

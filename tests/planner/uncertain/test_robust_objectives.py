@@ -12,10 +12,11 @@ from rich.console import Console
 from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
 from objectives.pareto import front_rows
-from planner.notes.reasons import amount, why_chosen
+from planner.notes.reasons import why_chosen
 from planner.recommended.bests import bests_of
 from planner.recommended.designs import designs_of
 from planner.recommended.recommendation import Design
+from planner.text.objective_words import amount
 from planner.uncertain.input_uncertainty import input_uncertainty_of
 from planner.views.front_view import show_designs
 from simulator.domain.job import Job, Objective

@@ -1,0 +1,78 @@
+"""What should a reader know before relying on an answer? All remarks on a job, on its front and on one design."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from planner.calibration.notes import calibration_notes
+from planner.grid_conventions import grid_notes
+from planner.job.batch_size import batch_notes
+from planner.job.unused_fields import unused_notes
+from planner.notes.accuracy_notes import accuracy_notes
+from planner.notes.cooling_note import cooling_notes
+from planner.notes.cut_note import cut_notes
+from planner.notes.interleaving_note import interleaving_notes
+from planner.notes.memory_note import full_front_notes
+from planner.notes.missed_note import missed_notes
+from planner.notes.placement_note import placement_notes
+from planner.notes.precision_note import precision_notes
+from planner.notes.price_notes import price_notes
+from planner.notes.purchase_note import purchase_notes
+from planner.notes.sharding_note import sharding_notes
+from planner.notes.straggler_note import straggler_notes
+from planner.recommended.recommendation import Design, Uncertainty
+from planner.recommended.same_accelerators import SameAccelerators
+from planner.text import human
+from simulator.domain.job import Job
+from simulator.units import YEAR
+
+
+def cautions(
+    job: Job,
+    front: Evaluation | None,
+    uncertainty: Uncertainty | None = None,
+    best: Design | None = None,
+    others: SameAccelerators | None = None,
+) -> tuple[str, ...]:
+    """Returns what the reader should know before relying on the figures.
+
+    Args:
+        job: the job.
+        front: the designs on the front.
+        uncertainty: that of the recommended design.
+        best: the recommended design.
+        others: the best designs on its accelerators.
+    """
+    notes = [*full_front_notes(front, best, others), *_no_deadline(job, front)] if front is not None else []
+    notes += missed_notes(others) if others else []
+    if best:
+        notes += [*plan_notes(job, best), *precision_notes(job, best.plan), *straggler_notes(job, best.plan)]
+    notes += accuracy_notes(job, uncertainty, best)
+    notes += calibration_notes(job)
+    sites = [*map(job.site_of, job.offers), *job.what_if.sites]
+    notes += [*grid_notes(sites), *cooling_notes(sites)]
+    notes += price_notes(job)
+    notes += batch_notes(job)
+    notes += unused_notes(job)
+    return tuple(notes)
+
+
+def _no_deadline(job: Job, front: Evaluation) -> list[str]:
+    """A note if designs take longer than a year and no deadline excludes them."""
+    num_long = int(np.sum(front.scores.time_to_train_s > YEAR))
+    if num_long == 0 or job.limits.deadline_days is not None:
+        return []
+    longest = human.duration(float(front.scores.time_to_train_s.max()))
+    note = (
+        f"{num_long} of {len(front)} designs on the front take longer than a year, up to {longest}: set "
+        "limits.deadline_days to exclude them."
+    )
+    return [note]
+
+
+def plan_notes(job: Job, design: Design) -> list[str]:
+    """Returns remarks on how a design is paid for, cut into chunks, sharded and placed."""
+    plan = design.plan
+    notes = [*purchase_notes(job, design), *cut_notes(job, plan), *interleaving_notes(job, plan)]
+    return [*notes, *sharding_notes(job, plan), *placement_notes(job, plan)]
