@@ -38,8 +38,9 @@ SIMULATE_INTRODUCTION = """\
 # One plan
 
 Use `capplan simulate` to judge a plan of your own, whether or not the search would choose it. It shows time, cost, energy,
-carbon and memory; the breakdown of the step and of the run; the spread of replays; one step of the pipeline as a picture;
-which inputs drive the result; and every limit and layout rule that the plan breaks:
+carbon and memory; the breakdown of the step and of the run; the spread of replays; what another value of each choice would
+change; one step of the pipeline as a picture; which inputs drive the result; and every limit and layout rule that the plan
+breaks:
 
 ```text
 capplan simulate JOB.yaml --plan tp=8,pp=4,dp=16,mbs=2

@@ -109,7 +109,7 @@ def simulate_plan(
         plan: the decisions, or a mapping of them with the short forms of the command line, such as
             `{"tp": 8, "pp": 4, "dp": 16}`.
         seed: of the replays; the same job, plan, version and seed give the same answer.
-        with_sensitivities: whether every uncertain input is moved over its range, which takes most of the time.
+        with_sensitivities: whether every uncertain input is moved over its range, which takes about half of the time.
 
     Raises:
         InputError: the mapping has an unknown key or a value of the wrong type, or names no offer of the job; or job, plan or

@@ -136,8 +136,10 @@ def answer_json(answer: Recommendation) -> str:
 
 def _front_row(design: Design, answer: Recommendation) -> dict[str, object]:
     figures = {name: getattr(design, name) for name in FRONT_FIGURES}
-    is_recommended = answer.recommendation is not None and design.design_id == answer.recommendation.design_id
-    used = {"checkpoint_interval_s": design.checkpoint_interval_s, "is_recommended": is_recommended}
+    used = {
+        "checkpoint_interval_s": design.checkpoint_interval_s,
+        "is_recommended": answer.recommends(design.design_id),
+    }
     return figures | design.plan.model_dump(mode="json") | used
 
 

@@ -292,6 +292,14 @@ class Recommendation(Record):
         """The recommended design: a short name for `recommendation`, as which it is printed and written."""
         return self.recommendation
 
+    def recommends(self, design_id: int) -> bool:
+        """Returns whether a design of the front is the recommended one."""
+        return self.recommendation is not None and self.recommendation.design_id == design_id
+
+    def ties(self, design_id: int) -> bool:
+        """Returns whether a design of the front is indistinguishable from the recommended one."""
+        return self.uncertainty is not None and design_id in self.uncertainty.tied_designs
+
     @property
     def mlflow_run_id(self) -> str:
         """Id of the study's MLflow run; empty without a record."""

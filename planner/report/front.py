@@ -60,10 +60,9 @@ def _axes(answer: Recommendation) -> tuple[Objective, Objective]:
 
 def role_of(answer: Recommendation, design: Design) -> Role:
     """Returns the role of a design of the front."""
-    if answer.recommendation and design.design_id == answer.recommendation.design_id:
+    if answer.recommends(design.design_id):
         return "recommended"
-    is_tied = answer.uncertainty is not None and design.design_id in answer.uncertainty.tied_designs
-    return "tied" if is_tied else "front"
+    return "tied" if answer.ties(design.design_id) else "front"
 
 
 def _title(answer: Recommendation) -> str:

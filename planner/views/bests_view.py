@@ -35,7 +35,7 @@ def paragraph(answer: Recommendation, best: Best) -> Iterator[str]:
     """Yields the lines on the best design for one objective: what it is, why it is the best, what is worse."""
     objective = Objective(best.objective)
     design = next(design for design in answer.front if design.design_id == best.design_id)
-    is_chosen = answer.recommendation is not None and best.design_id == answer.recommendation.design_id
+    is_chosen = answer.recommends(best.design_id)
     who = "the recommended design" if is_chosen else f"design {best.design_id}"
     shared = _shared(len(best.shared_with))
     figure = f"{amount(objective, best.value)} with {_cluster(answer, design)}"

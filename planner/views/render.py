@@ -120,7 +120,7 @@ def step_error_text(sure: Uncertainty) -> str:
     if not sure.is_step_time_measured:
         compared_with = "the least accurate group of published runs (none is closer to this design)"
     elif 0 < few < LEAST_ROWS:
-        compared_with = f"{human.count(few)} configuration{'s' if few != 1 else ''} of {compared_with}"
+        compared_with = f"{human.counted(few, 'configuration')} of {compared_with}"
     error = human.percent(sure.step_time_error_fraction)
     return f"simulated step times have a mean error of {error} on {compared_with}"
 
@@ -212,12 +212,10 @@ def _front_rows(answer: Recommendation) -> list[Design]:
     last = len(answer.front) - 1
     if last < MAX_FRONT_ROWS:
         return list(answer.front)
-    named = {best.design_id for best in answer.best_of_each}
-    if answer.recommendation:
-        named.add(answer.recommendation.design_id)
-    chosen = {index for index, design in enumerate(answer.front) if design.design_id in named}
-    ties = answer.uncertainty.tied_designs if answer.uncertainty else ()
-    tied = [index for index, design in enumerate(answer.front) if design.design_id in ties]
+    ids = [design.design_id for design in answer.front]
+    bests = {best.design_id for best in answer.best_of_each}
+    chosen = {index for index, each in enumerate(ids) if each in bests or answer.recommends(each)}
+    tied = [index for index, each in enumerate(ids) if answer.ties(each)]
     chosen |= set(_spread_over(tied, MAX_FRONT_ROWS - len(chosen) - NUM_ENDS))
     chosen |= set(_spread_over(range(last + 1), max(NUM_ENDS, MAX_FRONT_ROWS - len(chosen))))
     return [design for index, design in enumerate(answer.front) if index in chosen]
@@ -232,11 +230,7 @@ def _spread_over(indices: Sequence[int], most: int) -> Sequence[int]:
 
 def _mark(answer: Recommendation, design: Design) -> str:
     """`*` for the recommended design, `~` for one indistinguishable from it, `<` for the best in an objective."""
-    mark = ""
-    if answer.recommendation is not None and design.design_id == answer.recommendation.design_id:
-        mark = "*"
-    elif answer.uncertainty is not None and design.design_id in answer.uncertainty.tied_designs:
-        mark = "~"
+    mark = "*" if answer.recommends(design.design_id) else "~" if answer.ties(design.design_id) else ""
     is_best = any(best.design_id == design.design_id for best in answer.best_of_each)
     return f"{mark}<" if is_best else mark
 
