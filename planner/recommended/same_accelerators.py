@@ -190,7 +190,8 @@ def _narrowed(job: Job, plan: Plan) -> Job:
     offer = job.offers[plan.offer]
     exactly = GpuRange(min=plan.num_gpus, max=plan.num_gpus)
     narrow = offer.model_copy(update={"num_gpus": exactly})
-    search = job.search.model_copy(update={"power_caps": (plan.power_cap_fraction,)})
+    # Bounds without spares hold with those of the plan, however many these are.
+    search = job.search.model_copy(update={"power_caps": (plan.power_cap_fraction,), "with_spares": (False,)})
     return job.model_copy(update={"offers": (narrow,), "search": search})
 
 
