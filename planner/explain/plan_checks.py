@@ -6,7 +6,7 @@ import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.layout import LAYOUT_RULES, layout_excess
-from constraints.limits import limited_quantities
+from constraints.limits import limited_quantities, usable_memory_bytes
 from constraints.registry import CONSTRAINTS, LIMITS, Constraint
 from planner.explain.explanation import Check, State
 from planner.explain.violations import (
@@ -105,7 +105,9 @@ def _physics_check(job: Job, evaluation: Evaluation, one: Constraint) -> Check:
     if one.name == "progress":
         wall_s = float(evaluation.outcomes.run.wall_time_s[0])
         return _check(one, _state(is_kept=is_kept), figures, value=wall_s)
-    value, limit = (float(figure) for figure in figures.values())
+    value, limit = (float(figure) for figure in tuple(figures.values())[:2])
+    if one.name == "memory":  # some of what there is may have to stay free
+        limit = float(usable_memory_bytes(job)[evaluation.plans.offer][0])
     return _compared(one, figures, value, limit, is_kept=is_kept)
 
 

@@ -22,6 +22,7 @@ from planner.explain.answer import constraint_texts, explain_plan, explain_space
 from planner.explain.explanation import Check, PlanExplanation, SpaceExplanation
 from planner.one_design.simulated_design import simulate_plan
 from simulator.domain.job import Job
+from simulator.units import GIB
 from tests.support import A100_RENTED, job_with
 
 BLOOM = str(Path(__file__).parents[3] / "examples" / "bloom-176b.yaml")
@@ -61,6 +62,17 @@ def test_what_is_left_of_a_limit_is_its_share_above_the_value() -> None:
     assert "exceeded by 100 %; remedy: limits.deadline_days" in deadline.sentence
     memory = check_of(explained, "memory")
     assert (memory.value, memory.limit) == (design.peak_memory_bytes, design.memory_capacity_bytes)
+
+
+@pytest.mark.parametrize(("headroom", "state"), [(0.25, "kept"), (0.9, "broken")])
+def test_memory_that_stays_free_is_no_part_of_what_a_plan_may_fill(headroom: float, state: str) -> None:
+    job = job_with(search={"memory_headroom_fraction": headroom})
+    memory = check_of(explain_plan(job, PLAN), "memory")
+    usable_bytes = (1.0 - headroom) * 80 * GIB
+    assert (memory.state, memory.limit) == (state, pytest.approx(usable_bytes))
+    assert memory.value is not None
+    assert memory.slack_fraction == pytest.approx(1.0 - memory.value / usable_bytes)
+    assert f"search.memory_headroom_fraction = {headroom}" in memory.sentence
 
 
 def test_a_limit_that_is_not_set_still_shows_what_the_plan_comes_to() -> None:
