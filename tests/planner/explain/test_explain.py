@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from constraints.answers import stepped_caps
 from constraints.evaluation import evaluate
@@ -20,8 +21,11 @@ from docs.generate import constraints_reference, purchase_reference
 from planner.cli import commands as cli
 from planner.explain.answer import constraint_texts, explain_plan, explain_space
 from planner.explain.explanation import Check, PlanExplanation, SpaceExplanation
+from planner.explain.view import WAYS_OUT, show_plan
 from planner.one_design.simulated_design import simulate_plan
+from planner.recommended.comparisons import OtherChoice
 from simulator.domain.job import Job
+from simulator.domain.plan import Recompute
 from simulator.units import GIB
 from tests.support import A100_RENTED, job_with
 
@@ -287,6 +291,24 @@ def test_a_plan_of_a_job_is_explained_in_words_and_as_json(capsys: pytest.Captur
     assert cli.main(command[:-2]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Single changes with which it meets every constraint recomputation full (109 days) Met" in shown
+
+
+def test_ways_out_are_told_of_a_plan_that_violates_some_and_all_layers_as_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    explained = explain_plan(JOB, {"tp": 2, "dp": 1024})
+    way_out = OtherChoice(
+        name="recompute_num_layers",
+        value=None,
+        plan=explained.plan.model_copy(update={"recompute": Recompute.FULL}),
+        violated=(),
+        time_to_train_days=12.0,
+        objective_values={},
+    )
+    show_plan(explained.model_copy(update={"ways_out": (way_out,)}), Console(width=100))
+    assert f"{WAYS_OUT} recomputed layers all (12.0 days)" in " ".join(capsys.readouterr().out.split())
+    show_plan(explain_plan(JOB, PLAN), Console(width=100))
+    assert WAYS_OUT not in capsys.readouterr().out
 
 
 @pytest.mark.short(2)

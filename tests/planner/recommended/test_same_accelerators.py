@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import groupby
 
+import numpy as np
 import pytest
 
-from constraints.evaluation import evaluate
-from constraints.layout import can_save_by
+from constraints.evaluation import Evaluation, evaluate
+from constraints.layout import can_save_by, is_valid_layout
+from constraints.space import pruned_space
 from planner import recommend
 from planner.one_design.simulated_design import simulate_plan
 from planner.recommended import same_accelerators as module
@@ -93,6 +95,39 @@ def test_a_value_that_no_design_can_have_is_told_with_the_limits_that_rule_it_ou
     assert choices_of(large, plan)["zero_stage", 1].violated == ("memory",)
 
 
+def large_on_sixteen() -> tuple[Job, Evaluation]:
+    """Llama 3.1 70B, of which few designs leave memory free, and all of its designs on 16 accelerators."""
+    job = changed(on_sixteen(), workload=training("llama-3.1-70b", global_batch_size=64))
+    offer = job.offers[1]
+    sixteen = changed(job, offers=(changed(offer, num_gpus=changed(offer.num_gpus, min=16)),))
+    return job, evaluate(sixteen, pruned_space(sixteen).designs())
+
+
+def test_a_value_violates_limits_only_where_no_design_with_it_keeps_them() -> None:
+    job, designs = large_on_sixteen()
+    times_s = designs.scores.time_to_train_s
+    deadline_days = float(np.median(times_s[designs.is_feasible])) / DAY
+    kept = designs.take(designs.is_feasible & (times_s <= deadline_days * DAY)).plans
+    plan = kept.plan(0).model_copy(update={"offer": 1})
+    choices = same_accelerators(changed(job, limits=Limits(deadline_days=deadline_days)), plan).choices()
+    assert any(each.violated for each in choices)
+    for name in CHOICES:
+        keeping = [plan, *(each.plan for each in choices if each.name == name and not each.violated)]
+        found = getattr(PlanTable.from_plans(keeping), name)
+        assert set(found.tolist()) == set(getattr(kept, name).tolist()), name
+
+
+def test_the_roomy_plan_is_the_best_of_all_designs_that_leave_memory_free() -> None:
+    job, designs = large_on_sixteen()
+    summary = designs.outcomes.summary
+    is_roomy = summary.peak_memory_bytes <= ROOMY_FRACTION * summary.memory_capacity_bytes
+    roomy = designs.take(designs.is_feasible & is_roomy)
+    best = int(np.argmin(np.log(roomy.objectives(job)).sum(axis=1)))
+    tight = designs.plans.plan(int(np.argmax(summary.peak_memory_bytes)))
+    found = same_accelerators(job, tight.model_copy(update={"offer": 1})).roomiest()
+    assert found == roomy.plans.plan(best).model_copy(update={"offer": 1})
+
+
 @pytest.mark.parametrize(
     "knobs",
     [
@@ -127,13 +162,21 @@ def test_other_schemes_save_the_same_design_at_their_own_best_interval() -> None
 def test_layouts_that_cannot_be_saved_as_the_plan_is_have_the_first_scheme_that_they_can() -> None:
     job = on_sixteen(checkpoint_schemes=(CheckpointScheme.REPLICA_FT, ASYNC), zero_stages=(0,))
     whole = plan_of(tensor=4, data=4, zero=0, scheme=CheckpointScheme.REPLICA_FT).model_copy(
-        update={"offer": 1}
+        update={"offer": 1, "checkpoint_interval_s": 1234.0}
     )
     plans = [each.plan for each in choices_of(job, whole).values() if each.name != "checkpoint_scheme"]
     can_save = can_save_by(job, PlanTable.from_plans(plans), (CheckpointScheme.REPLICA_FT,))[:, 0]
     is_saved = [plan.checkpoint_scheme is CheckpointScheme.REPLICA_FT for plan in plans]
     assert is_saved == can_save.tolist()
     assert len({*is_saved}) == 2
+    assert [plan.checkpoint_interval_s for plan in plans] == [1234.0 if each else None for each in is_saved]
+
+
+def test_a_scheme_that_the_plan_cannot_have_is_no_other_choice() -> None:
+    job = on_sixteen(checkpoint_schemes=(CheckpointScheme.REPLICA_FT, ASYNC), zero_stages=(2,))
+    assert not can_save_by(job, PlanTable.from_plans([TIGHT]), (CheckpointScheme.REPLICA_FT,)).any()
+    plans = [each.plan for each in same_accelerators(job, TIGHT).choices()]
+    assert is_valid_layout(job, PlanTable.from_plans(plans)).all()
 
 
 def test_the_roomy_plan_is_what_a_search_recommends_that_reserves_the_memory() -> None:

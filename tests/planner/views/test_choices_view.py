@@ -81,7 +81,7 @@ def test_values_that_break_limits_come_last_together_with_those_of_the_same_limi
 
 
 def test_of_many_values_the_fastest_five_are_told_and_the_range_of_the_rest() -> None:
-    found = told(*(choice("virtual_pipeline", 2 + n, 0.01 * n) for n in range(8)))
+    found = told(*(choice("virtual_pipeline", 2 + n, 0.01 * n) for n in reversed(range(8))))
     assert found.startswith("2: 0.0 %, 3: +1.0 %, 4: +2.0 %, 5: +3.0 %, 6: +4.0 %; ")
     assert found.endswith("; 3 more from +5.0 % to +7.0 %")
     assert told(*(choice("virtual_pipeline", 2 + n, 0.01 * n) for n in range(6))).endswith(
@@ -89,11 +89,20 @@ def test_of_many_values_the_fastest_five_are_told_and_the_range_of_the_rest() ->
     )
 
 
+def test_a_value_with_which_a_run_never_ends_comes_behind_those_with_which_it_does() -> None:
+    endless, slow = choice("zero_stage", 3, None), choice("zero_stage", 1, 0.5)
+    assert told(endless, slow) == "1: +50.0 %, 3: without end"
+
+
 def test_a_faster_value_has_the_objective_that_it_makes_worst() -> None:
     faster = choice("micro_batch_size", 1, -0.002).model_copy(
         update={"objective_values": {"time_to_train": 1.996e6, "cost": 1.001e6, "energy": 1.012e12}}
     )
     assert told(faster) == "1: -0.2 % (+1.2 % energy)"
+    as_fast = choice("micro_batch_size", 1, 0.0).model_copy(
+        update={"objective_values": {"time_to_train": 2e6, "cost": 1.001e6}}
+    )
+    assert told(as_fast) == "1: 0.0 %"
     in_all = faster.model_copy(update={"objective_values": {"time_to_train": 1.996e6, "cost": 1e6}})
     assert told(in_all) == "1: -0.2 %"
     hardly = faster.model_copy(update={"objective_values": {"time_to_train": 1.996e6, "cost": 1.0004e6}})
