@@ -222,3 +222,17 @@ def test_what_a_full_disk_cut_off_gets_no_name_and_is_taken_away(
     with pytest.raises(StudyError, match="No space left on device"):
         study()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_log_that_cannot_get_its_name_is_told_and_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "replace", refused)
+    log = DesignLog(tmp_path / "designs.parquet", title="designs.parquet")
+    log.append(batch(0, 3))
+    with pytest.raises(StudyError, match=r"^designs\.parquet cannot be completed: Permission denied$"):
+        log.close()
+    assert list(tmp_path.iterdir()) == []

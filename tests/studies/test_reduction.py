@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 
 import numpy as np
@@ -13,10 +14,15 @@ from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import num_run_knobs
 from constraints.space import Space, pruned_space
 from simulator.domain.job import Job
+from studies import exhaustive
 from studies.designs import blocks
-from studies.designs.blocks import BlockWorker, block_parts
+from studies.designs.archive import Archive
+from studies.designs.blocks import BlockPart, BlockWorker, block_parts
 from studies.designs.payload import PLANS, from_bytes, to_bytes
 from studies.designs.reduction import TALLY, Reduction, is_reduction, kept_of, read_reduction
+from studies.evaluation.evaluator import Simulation
+from studies.exhaustive import reduce_all
+from studies.search import Searcher
 from tests.studies.study_jobs import small_job, with_limits
 
 
@@ -132,6 +138,33 @@ class TestBlocks:
             *parts, last = block_parts(space, int(num_designs))
             assert {part.last - part.first for part in parts} == {expected}
             assert last.last == space.num_kept
+
+    @pytest.mark.parametrize(
+        ("least", "most", "expected"),
+        [(0, 3, 1), (2, 3, 2), (0, 0.5, 0.5)],
+        ids=["a share of the space", "the fewest", "the most"],
+    )
+    def test_parts_grow_with_the_space_between_the_fewest_and_the_most_designs(
+        self, space: Space, monkeypatch: pytest.MonkeyPatch, least: float, most: float, expected: float
+    ) -> None:
+        share = space.num_designs // 20
+        monkeypatch.setattr(exhaustive, "NUM_PARTS", 20)
+        monkeypatch.setattr(exhaustive, "LEAST_PER_PART", int(least * share))
+        monkeypatch.setattr(exhaustive, "MOST_PER_PART", int(most * share))
+        handed_out: list[BlockPart] = []
+
+        def reducer(parts: Iterator[BlockPart], _: str) -> Iterator[Reduction]:
+            handed_out.extend(parts)
+            return iter(())
+
+        searcher = Searcher(
+            job=space.job,
+            archive=Archive(space.job),
+            evaluator=Simulation(space.job),
+            record=lambda *_: None,
+        )
+        assert reduce_all(searcher, space, reducer)
+        assert handed_out == list(block_parts(space, int(expected * share)))
 
     def test_a_worker_prunes_a_block_as_one_process_does(self, space: Space) -> None:
         pruned = BlockWorker(space.job).prune(0)
