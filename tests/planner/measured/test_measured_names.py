@@ -175,6 +175,7 @@ class TestReleaseNumbers:
             ("DeepSpeed v0.18.4", 2026),
             # Tags of NVIDIA/NeMo: v1.13.0 December 2022, v1.21.0 October 2023, v1.23.0 February 2024, v2.2.0 March 2025.
             ("NeMo 1.13", 2022),
+            ("NeMo 1.15.0", 2023),
             ("NeMo 1.21.0", 2023),
             ("NeMo 1.23", 2024),
             ("NVIDIA NeMo Framework 2.2.0", 2025),
@@ -183,6 +184,7 @@ class TestReleaseNumbers:
             ("torchtitan 0.2.2", 2026),
             ("GPT-NeoX 2.0", 2023),
             ("llm-foundry 0.4.0", 2023),
+            ("Composer 0.20.0", 2024),
             ("llm-foundry 0.5.0", 2024),
             ("InternLM 0.2.0", 2023),
             ("InternEvo 0.3.1", 2024),
@@ -195,7 +197,11 @@ class TestReleaseNumbers:
             ("DeepSpeed 0.9.5 (PyTorch 2.2)", 2023),
             ("NeMo 25.02 (Megatron-Core 0.9)", 2025),
             ("Megatron-LM 0.12 (2024)", 2024),
+            # of several the latest
+            ("NeMo 1.23 (Megatron-Core 0.3)", 2024),
+            ("Megatron-Core 0.3 with NeMo 1.23", 2024),
             # no releases of a framework
+            ("NeMo 0.11", None),
             ("Megatron-LM", None),
             ("Megatron-LM 3", None),
             ("NeMo 2.0.0rc1", None),
@@ -212,6 +218,20 @@ class TestReleaseNumbers:
         assert exact_month("torchtitan 2025") is None
         assert release_month("torchtitan 2025") == (2025, 12)
         assert exact_month("torchtitan v0.2.0") == release_month("torchtitan v0.2.0") == (2025, 10)
+
+    @pytest.mark.parametrize(
+        ("name", "month"),
+        [
+            ("Megatron-Core 0.11.0", (2025, 2)),
+            ("Megatron-Core 0.12.0", (2025, 5)),
+            ("Megatron-Core 0.15.0", (2025, 12)),
+            ("DeepSpeed 0.19.0", (2026, 5)),
+        ],
+    )
+    def test_a_release_is_of_its_month_where_a_year_has_several(
+        self, name: str, month: tuple[int, int]
+    ) -> None:
+        assert exact_month(name) == month
 
     @pytest.mark.parametrize("named", ["Megatron-LM v2.5", "Megatron-LM 3.0", "Megatron-DeepSpeed 0.6.5"])
     def test_a_survey_of_later_years_does_not_change_what_a_number_says(

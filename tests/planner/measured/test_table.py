@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.measured.cells.file import read_cells, unread_columns
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row
 from simulator.errors import InputError
@@ -14,6 +15,7 @@ from studies.progress import Progress
 HEAD = "id,model,gpu,n_gpus,seq_len,global_batch,tp,pp,notes,step_time_s,tokens_per_s_per_gpu"
 ROW = "a,llama-3.1-8b,H100,8,4096,128,1,1,some words,7.173,"
 TABLE = f"{HEAD}\n{ROW}\n"
+QUOTED = "".join(";".join(f'"{cell}"' for cell in line.split(",")) + "\n" for line in TABLE.splitlines())
 EUROPEAN = TABLE.replace("7.173", "7|173").replace(",", ";").replace("|", ",")
 
 
@@ -35,6 +37,7 @@ def rows_of(folder: Path, content: str | bytes) -> list[Row | Unmodelled]:
         TABLE.replace(",", "\t").encode("utf-16"),
         TABLE.replace(",", ";"),
         EUROPEAN,
+        QUOTED,
         "\ufeff" + EUROPEAN.replace("\n", "\r\n"),
         "sep=;\n" + EUROPEAN,
         "sep=,\r\n" + TABLE,
@@ -107,6 +110,64 @@ def test_rows_with_other_numbers_of_cells_say_what_to_do(tmp_path: Path, row: st
     assert way_out in found.reason
 
 
+def test_lines_of_empty_cells_are_no_rows(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, f"{HEAD}\n,,,,,,,,,,\n{ROW}\n\n")
+    assert not isinstance(row, Unmodelled), row
+
+
+@pytest.mark.parametrize(
+    ("column", "least"),
+    [
+        *((name, 1) for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab")),
+        *((name, 1) for name in ("seq_len", "global_batch", "micro_batch", "n_gpus", "gpus_per_node")),
+        *((name, 1) for name in ("tp", "pp", "dp")),
+        ("mlp_matrices", 2),
+    ],
+)
+def test_a_count_of_what_every_run_has_is_at_least_one_and_that_of_matrices_two(
+    tmp_path: Path, column: str, least: int
+) -> None:
+    cells = {"id": "a", "model": "llama-3.1-8b", "gpu": "H100", "n_gpus": 8, "seq_len": 4096}
+    cells |= {"global_batch": 128, "step_time_s": 7.173, column: least - 1}
+    (row,) = rows_of(tmp_path, f"{','.join(cells)}\n{','.join(map(str, cells.values()))}\n")
+    assert isinstance(row, Unmodelled)
+    assert row.reason == f"{column} = '{least - 1}': must be at least {least}, or empty"
+
+
+def test_control_characters_are_blanks(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(TABLE.replace("some words", "some\x0bwords"), encoding="utf-8")
+    (cells,) = read_cells(path)
+    assert cells.text["notes"] == "some words"
+
+
+def test_columns_without_a_name_are_not_told_as_unread(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{HEAD},,remark\n{ROW},,\n", encoding="utf-8")
+    assert set(unread_columns(path)) == {"remark"}
+
+
+def test_speeds_have_thousands_so_that_their_commas_are_sure(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, TABLE.replace("7.173,", ',"11,234"'))
+    assert not isinstance(row, Unmodelled), row
+    assert row["remarks"] == ""
+
+
+def test_a_run_without_room_may_tell_the_peak_at_which_it_ended(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{HEAD},peak_mem_gib_per_gpu\n{ROW},79.1\n".replace("7.173", "OOM"), encoding="utf-8")
+    (cells,) = read_cells(path)
+    assert (cells.text["metric_kind"], cells.has_time, cells.problems) == ("out of memory", False, ())
+    assert cells.numbers["peak_mem_gib_per_gpu"] == 79.1
+
+
+def test_the_batch_of_a_row_counts_before_one_that_is_assumed(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(TABLE.replace("7.173,", ",1000"), encoding="utf-8")
+    (cells,) = read_cells(path)
+    assert cells.step_time_of_rate_s(7) == 128 * 4096 / (1000 * 8)
+
+
 def test_other_separators_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="separated by commas, semicolons or tabs"):
         rows_of(tmp_path, TABLE.replace(",", "|"))
@@ -114,7 +175,12 @@ def test_other_separators_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "match"),
-    [("sep=;\n", "has no head"), ("sep=,", "has no head"), ('sep="\r\n' + TABLE, "row 1 lacks")],
+    [
+        ("sep=;\n", "has no head"),
+        ("sep=;\n \n", "has no head"),
+        ("sep=,", "has no head"),
+        ('sep="\r\n' + TABLE, "row 1 lacks"),
+    ],
 )
 def test_a_line_that_names_the_separator_needs_a_head_behind_it(
     tmp_path: Path, content: str, match: str

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.measured.fitting_choices import untold_designs, with_room
+from planner.measured.fitting_choices import FAR, fastest, untold_designs, with_room
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, compare
 from planner.validation.comparison import Modelled, entries_of, unsure_log_ratios
@@ -25,6 +25,21 @@ DENSE = {
     "recompute": "none",
 }
 """A row that says all."""
+LONG_SEQUENCE = {
+    "framework": "Megatron-DeepSpeed (2023)",
+    "gpu": "A100-80GB",
+    "n_gpus": 8,
+    "cp": 8,
+    "sp": "ulysses",
+    "tp": 1,
+    "pp": 1,
+    "seq_len": 65536,
+    "zero_stage_or_fsdp": "ZeRO-3",
+    "global_batch": 1,
+    "micro_batch": 1,
+    "recompute": "full",
+}
+"""What makes scores of attention so long that they have no room."""
 
 
 def row_of(folder: Path, cells: Mapping[str, object] = EXPERTS, **changes: object) -> Row:
@@ -192,6 +207,66 @@ def test_attention_of_an_open_release_wrote_no_scores_without_room(tmp_path: Pat
         assert with_room(compare([kept]))[0].row["attention"] == "eager", told
 
 
+@pytest.mark.parametrize(("seq_len", "attention"), [(32768, "eager"), (131072, "flash-2")])
+def test_scores_are_what_has_no_room_only_where_there_is_room_without_them_or_none_for_them_alone(
+    tmp_path: Path, seq_len: int, attention: str
+) -> None:
+    # Weights, gradients and optimizer of 8 billion parameters, 16 bytes each, are too large for 80 GB by themselves.
+    row = row_of(tmp_path, {**DENSE, **LONG_SEQUENCE}, zero_stage_or_fsdp="0", seq_len=seq_len)
+    assert row["attention"] == "eager"
+    assert compare([{**row, "attention": "flash-2"}])[0].is_too_large
+    assert with_room(compare([row]))[0].row["attention"] == attention
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        {"framework": "Megatron-LM 2021", "tp": 4, "seq_len": 2048, "micro_batch": 8, "recompute": ""},
+        LONG_SEQUENCE,
+    ],
+    ids=["activations", "scores"],
+)
+def test_nothing_is_chosen_for_a_run_that_had_no_room(tmp_path: Path, cells: Mapping[str, object]) -> None:
+    (ran,) = compare([row_of(tmp_path, {**DENSE, **cells})])
+    assert with_room([ran])[0].row != ran.row
+    row = row_of(tmp_path, {**DENSE, **cells}, step_time_s="OOM")
+    assert with_room(compare([row]))[0].row == row
+
+
+def test_scores_have_no_room_where_they_are_too_large_by_more_than_simulations_err(tmp_path: Path) -> None:
+    (known,) = compare([row_of(tmp_path, {**DENSE, **LONG_SEQUENCE})])
+    sizes = (
+        replace(known, simulated_memory_bytes=share * known.capacity_bytes)
+        for share in (0.999 * FAR, 1.001 * FAR)
+    )
+    assert [each.row["attention"] for each in with_room([*sizes])] == ["eager", "flash-2"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "size"), [("PyTorch FSDP2 2024, torch.compile", "4"), ("NeMo 25.02", "2")]
+)
+def test_the_largest_micro_batch_is_taken_only_where_a_rank_passes_its_whole_share(
+    tmp_path: Path, framework: str, size: str
+) -> None:
+    rows = [row_of(tmp_path, DENSE, framework=framework, micro_batch=size) for size in (2, 4)]
+    fast, slow = (
+        replace(each, simulated_s=time_s) for each, time_s in zip(compare(rows), (1.0, 2.0), strict=True)
+    )
+    assert fastest([slow, fast]).row["micro_batch_size"] == size
+
+
+def test_what_is_too_large_by_less_than_simulations_err_computes_nothing_again(tmp_path: Path) -> None:
+    cells = {"framework": "Megatron-LM 2021", "tp": 4, "seq_len": 2048, "micro_batch": 8}
+    row = row_of(tmp_path, {**DENSE, **cells}, recompute="")
+    (known,) = compare([row])
+    assert known.is_too_large
+    near, far = (
+        replace(known, simulated_memory_bytes=share * known.capacity_bytes)
+        for share in (0.999 * FAR, 1.001 * FAR)
+    )
+    assert [each.row["recompute"] for each in with_room([near, far])] == [row["recompute"], "full"]
+
+
 @pytest.mark.parametrize(
     ("cells", "least", "most"),
     [
@@ -339,6 +414,7 @@ def test_intervals_are_wider_where_a_row_does_not_say(tmp_path: Path) -> None:
         ({"zero_stage_or_fsdp": "HSDP (shard 8)"}, True),
         ({"zero_stage_or_fsdp": "FSDP", "tp": "", "n_gpus": 16}, False),
         ({"zero_stage_or_fsdp": "FSDP", "n_gpus": 16}, True),
+        ({"zero_stage_or_fsdp": "FSDP", "tp": "", "n_gpus": 8}, True),
         ({"zero_stage_or_fsdp": "FSDP", "tp": "", "n_gpus": 16, "metric_kind": "out of memory"}, True),
     ],
 )
