@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 import subprocess
 import sys
@@ -18,8 +19,11 @@ from simulator.domain.plan import PlanTable
 from simulator.errors import StudyError
 from simulator.simulate import Outcomes, simulate
 from studies.designs.payload import encode, from_bytes
-from studies.designs.plan_keys import are_same, plan_keys
+from studies.designs.plan_keys import Keys, are_same, plan_keys
 from studies.evaluation.evaluator import JournaledSimulation
+from studies.files import journal as journal_module
+from studies.files import known_designs
+from studies.files.drafts import draft_of
 from studies.files.journal import Journal
 from studies.files.known_designs import KnownDesigns
 from tests.studies.study_jobs import small_job
@@ -101,6 +105,48 @@ def test_designs_that_other_studies_have_stay_in_the_order_in_which_they_were_as
         found = evaluator.evaluate(asked, "test")
         assert (evaluator.num_reused, evaluator.num_simulated) == (60, num_others)
     np.testing.assert_array_equal(found.objectives(JOB), evaluate(JOB, asked).objectives(JOB))
+
+
+def test_designs_of_one_key_are_told_apart_by_what_they_decide(
+    path: Path, plans: PlanTable, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def colliding(designs: PlanTable) -> Keys:
+        return np.zeros(len(designs), dtype=np.uint64)
+
+    for module in (journal_module, known_designs):
+        monkeypatch.setattr(module, "plan_keys", colliding)
+    written(path, plans, outcomes)
+    rows, found = KnownDesigns([path]).find(plans)
+    assert rows.tolist() == [0]  # the first one of the key, and no other one with its outcomes
+    assert found is not None
+    assert found.run.wall_time_s.tolist() == outcomes.run.wall_time_s[:1].tolist()
+
+
+def test_a_study_that_is_gone_since_its_keys_were_read_knows_nothing(
+    path: Path, plans: PlanTable, outcomes: Outcomes
+) -> None:
+    written(path, plans, outcomes)
+    known = KnownDesigns([path])
+    path.unlink()
+    rows, found = known.find(plans)
+    assert (len(rows), found) == (0, None)
+
+
+def test_a_draft_that_a_process_of_this_number_left_does_not_block_a_new_study(path: Path) -> None:
+    draft_of(path).write_text("left behind")
+    Journal.create(path, {}).close()
+    assert path.is_file()
+
+
+def test_drafts_of_processes_of_other_users_stay(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_ours(*_: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", not_ours)
+    other = draft_of(path).with_suffix(".1")
+    other.write_text("being written")
+    Journal.create(path, {}).close()
+    assert other.is_file()
 
 
 def test_infinities_and_missing_numbers_survive() -> None:

@@ -13,6 +13,7 @@ from constraints.space import pruned_space
 from simulator.errors import StudyError
 from simulator.simulate import simulate
 from studies.files.journal import Journal
+from studies.files.seal import batch_checksum
 from tests.studies.study_jobs import small_job
 
 NUM_BATCHES = 4
@@ -162,6 +163,25 @@ def test_batches_of_another_study_do_not_pass_for_those_of_this_one(path: Path, 
     database.close()
     with pytest.raises(StudyError, match="batch 1 is damaged"):
         front_of(other)
+
+
+def test_a_last_batch_that_fits_those_before_it_and_is_not_the_sealed_one_is_noticed(
+    path: Path, whole: bytes
+) -> None:
+    with sqlite3.connect(path) as database:
+        before, last = database.execute("SELECT * FROM batches ORDER BY number").fetchall()[-2:]
+        names = [column[1] for column in database.execute("PRAGMA table_info(batches)")]
+        row = {**dict(zip(names, last, strict=True)), "stage": "another"}
+        head = (row["number"], row["stage"], row["num_designs"], row["elapsed_s"])
+        previous = dict(zip(names, before, strict=True))["checksum"]
+        checksum = batch_checksum(previous, head, row["keys"], row["payload"])
+        database.execute(
+            "UPDATE batches SET stage = ?, checksum = ? WHERE number = ?",
+            (row["stage"], checksum, row["number"]),
+        )
+    database.close()
+    with pytest.raises(StudyError, match=f"batch {row['number']} is damaged"):
+        front_of(path)
 
 
 @pytest.mark.long

@@ -276,8 +276,9 @@ def test_studies_of_other_limits_do_not_add_up(tmp_path: Path, whole: StudyAnswe
     other = run(tmp_path, job=job_of().model_copy(update={"limits": Limits(budget_usd=1e9)}))
     with pytest.raises(StudyError, match="differ in limits: merge studies of one job"):
         merge_studies([whole.path, other.path], tmp_path / "both.study", NOW)
-    with pytest.raises(InputError, match="merging needs two studies or more, each named once"):
-        merge_studies([whole.path, whole.path], tmp_path / "both.study", NOW)
+    for paths in ([whole.path], [whole.path, whole.path], [whole.path, other.path, whole.path]):
+        with pytest.raises(InputError, match="merging needs two studies or more, each named once"):
+            merge_studies(paths, tmp_path / "both.study", NOW)
 
 
 def test_resuming_an_answered_study_without_its_store_gives_the_answer_and_the_reason(

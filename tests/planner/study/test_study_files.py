@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from planner.compare.sides import read_side
+from planner.recommended.study_facts import leaves_of
 from planner.study.durable import resume_study
 from planner.study.export import export_designs
 from planner.study.merge import merge_studies
@@ -118,6 +119,7 @@ def test_merged_studies_hold_each_design_once_and_the_front_of_all(tmp_path: Pat
     num_designs = merge_studies([first.path, second.path], target, NOW)
     union = np.union1d(keys_of(first.path), keys_of(second.path))
     np.testing.assert_array_equal(np.sort(keys_of(target)), union)
+    np.testing.assert_array_equal(keys_of(target)[: len(keys_of(first.path))], keys_of(first.path))
     assert num_designs == len(union) < len(keys_of(first.path)) + len(keys_of(second.path))
     merged = front_of(target)
     assert merged.study.state == "merged"
@@ -162,6 +164,25 @@ def test_what_a_study_did_since_it_was_merged_comes_in_with_a_second_merger(tmp_
     assert state_of(again).elapsed_s == pytest.approx(seconds, rel=1e-12)
 
 
+def test_time_goes_on_from_one_study_of_a_merger_to_the_next(tmp_path: Path) -> None:
+    def times_s(path: Path) -> list[float]:
+        with Journal.read(path) as journal:
+            return [batch.elapsed_s for batch in journal.batches()]
+
+    first, second = (made(tmp_path, seed=seed, num_batches=3).path for seed in (1, 2))
+    both, again = (StudyStore(tmp_path).path_named(name) for name in ("both", "again"))
+    merge_studies([first, second], both, NOW)
+    began_s = state_of(first).elapsed_s
+    expected = pytest.approx([*times_s(first), *(began_s + time_s for time_s in times_s(second))], rel=1e-12)
+    assert times_s(both) == expected
+    merge_studies([first, both], again, NOW)  # the second study begins in the middle of its file
+    assert times_s(again) == expected
+    for path in (both, again):
+        with Journal.read(path) as journal:
+            leaves = leaves_of(journal.facts)
+            assert sum(leaf.num_batches for leaf in leaves) == journal.num_batches
+
+
 def test_studies_of_one_seed_merge_into_one_of_that_seed(tmp_path: Path) -> None:
     jobs = (job_of(), job_of(algorithm="random"))
     first, second = (run(tmp_path, job=job, should_stop=stop_after(1)).path for job in jobs)
@@ -178,6 +199,13 @@ def test_a_merge_that_fails_leaves_nothing_where_the_new_study_was_to_be(tmp_pat
     with pytest.raises(StudyError, match="batch 1 is damaged"):
         merge_studies([first, second], tmp_path / "both.study", NOW)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_file_of_a_study_is_called_by_the_words_of_its_job_without_what_commands_take_for_options(
+    tmp_path: Path,
+) -> None:
+    job = job_of().model_copy(update={"name": "--7B, try 2."})
+    assert StudyStore(tmp_path).path_for(job, seed=1).name.startswith("7B-try-2-")
 
 
 def test_a_study_is_called_by_its_hash_or_the_start_of_it(tmp_path: Path) -> None:
