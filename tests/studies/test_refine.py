@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -111,6 +112,7 @@ def job_that_prefers_cost() -> tuple[Job, Evaluation]:
         ((0.5, 0.5, 0.5), 0.0, -math.log(2)),
         ((1.0, 1.0, 1.0), 0.3, 3.0),  # ten for each unit that limits are broken by
         ((math.inf, 1.0, 1.0), 0.0, math.log(1e6) / 4),
+        ((math.nan, 1.0, 1.0), 0.0, 0.0),  # what costs nothing still costs nothing
     ],
 )
 def test_a_change_loses_the_mean_logarithm_by_which_it_is_worse_and_ten_times_what_it_breaks(
@@ -126,6 +128,30 @@ def test_a_change_loses_the_mean_logarithm_by_which_it_is_worse_and_ten_times_wh
     search.suggest()
     search.update(Results(values=front.objectives(job) * np.array(factors), excess=np.array([excess])))
     assert told == pytest.approx([0.0, loss])  # first the design as it is
+
+
+def test_the_first_trial_is_the_design_as_it_is_whatever_else_the_job_would_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base = small_job(num_refinements=1, checkpoint_schemes=[ASYNC.value], power_caps=[0.7])
+    checkpointing = base.checkpointing.model_copy(update={"longest_interval_s": 500.0})
+    job = base.model_copy(update={"checkpointing": checkpointing})
+    plans = some_designs(job).plans.take(slice(0, 1))
+    num_spares = sufficient_spare_nodes(job, plans) + 2
+    own = {"checkpoint_interval_s": np.array([777.0]), "power_cap_fraction": np.array([0.9])}
+    front = evaluate(job, replace(plans, num_spare_nodes=num_spares, **own))
+    told: list[dict[str, object]] = []
+
+    def tell(_: optuna.Study, trial: optuna.Trial, __: float) -> None:
+        told.append(trial.params)
+
+    monkeypatch.setattr(optuna.Study, "tell", tell)
+    suggested = Refinement(job, front, seed=3).suggest()
+    cap = 1  # of 0.7 and its own
+    assert told == [
+        {"scheme": "async", "interval_s of async": 777.0, "num_spare_nodes": num_spares[0], "power_cap": cap}
+    ]
+    assert suggested.power_cap_fraction[0] in (0.7, 0.9)
 
 
 def test_the_same_seed_tries_the_same() -> None:

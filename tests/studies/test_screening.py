@@ -16,7 +16,7 @@ from simulator.units import DAY
 from studies.algorithm import Results
 from studies.designs.knobs import Knobs
 from studies.designs.plan_keys import plan_keys
-from studies.searchers.estimates import Estimator, bounds_of
+from studies.searchers.estimates import MOST_LEARNED, Estimator, bounds_of
 from studies.searchers.evolution import Evolution, Selection
 from studies.searchers.ratio_model import LENGTH_SCALE, NUGGET, NUM_CHOICES, RatioModel
 from studies.searchers.screening import Screening
@@ -90,6 +90,43 @@ def test_energy_is_bounded_from_below(space: Space) -> None:
     designs = space.designs()
     energy_j = evaluate(space.job, designs).scores.energy_j
     assert (energy_j >= space.kept_bounds.energy_j[Knobs.of(space).layout_rows(designs)]).all()
+
+
+@pytest.mark.parametrize(("excess", "expected"), [(0.01, 0.0), (0.1, np.log(1.1))])
+def test_what_breaks_limits_that_no_objective_measures_counts_from_two_per_cent(
+    excess: float, expected: float
+) -> None:
+    free = pruned_space(small_job(tensor_parallel=[1], pipeline_parallel=[1], context_parallel=[1]))
+    designs = free.designs()
+    estimator = Estimator(free, Knobs.of(free))
+    known = Results(
+        values=evaluate(free.job, designs).objectives(free.job), excess=np.full(len(designs), excess)
+    )
+    estimator.learn(designs, known)
+    np.testing.assert_allclose(estimator.shortfalls(designs), expected, atol=1e-6)
+
+
+def test_power_has_no_ratio_to_its_bound_though_runs_take_longer_than_theirs() -> None:
+    one_stage = {"tensor_parallel": [1], "pipeline_parallel": [1], "context_parallel": [1]}
+    free = pruned_space(small_job(**one_stage, power_caps=[1.0]))  # not others where power is limited
+    limited = pruned_space(with_limits(free.job, {"power_w": float(free.kept_bounds.power_w.max())}))
+    designs = limited.designs().take(slice(0, None, 2))  # so few that all of them are learned from
+    assert len(designs) < MOST_LEARNED
+    found = evaluate(limited.job, designs)
+    estimators = [Estimator(space, Knobs.of(space)) for space in (free, limited)]
+    for estimator in estimators:
+        estimator.learn(designs, Results(values=found.objectives(limited.job), excess=found.excess.total))
+    without, under = (estimator.shortfalls(designs) for estimator in estimators)
+    np.testing.assert_allclose(np.maximum(under, 0.0), np.maximum(without, 0.0), atol=1e-5)
+
+
+def test_a_front_that_was_found_before_fills_half_of_the_first_generation(space: Space) -> None:
+    knobs = Knobs.of(space)
+    begun = plan_keys(first_designs(space, 8, 0, seed=1))
+    others = space.designs()
+    front = others.take(~np.isin(plan_keys(others), begun)).take(slice(0, 20))
+    rows = knobs.decode(first_rows(space, knobs, 8, 0, seed=1, front=front))
+    assert np.isin(plan_keys(rows), plan_keys(front)).tolist() == [True] * 4 + [False] * 4
 
 
 def test_designs_near_the_front_are_told_from_others(space: Space) -> None:

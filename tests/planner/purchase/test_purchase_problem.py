@@ -15,6 +15,7 @@ from planner.purchase.plan import PurchasePlan
 from planner.purchase.prices import NodePrices, node_prices
 from planner.purchase.problem import PooledProblem, pooled_problem
 from planner.purchase.rules import rules_of
+from planner.purchase.sizes import MOST_SIZES
 from planner.purchase.ways import Candidate, job_on
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
@@ -137,10 +138,24 @@ def test_no_run_takes_more_nodes_than_its_pool_has() -> None:
     assert [parts.problem.pools[way.pool].kind for way in parts.problem.ways] == ["bought", "rented"]
 
 
+def test_nodes_that_come_with_the_end_of_the_horizon_are_not_bought() -> None:
+    late = {**BUY, "first_delivery_day": 99.99}
+    (bought,) = pooled(fleet_of((0, 100), buy=late)).problem.pools
+    assert bought.lots == ()
+
+
+def test_sizes_that_fit_and_those_that_no_window_holds_do_not_displace_each_other() -> None:
+    fleet = fleet_of((0, 100), rent={**RENT, "max_nodes": 100})
+    sizes = [design(0, nodes, 4000.0 - 80 * nodes) for nodes in range(1, 50)]
+    durations_h = [way.duration_h for way in pooled(fleet, *sizes).problem.ways]
+    assert (sum(hours <= 2400 for hours in durations_h), len(durations_h)) == (MOST_SIZES, 19 + MOST_SIZES)
+
+
 def test_every_rule_of_the_pools_can_be_left_out_alone() -> None:
-    fleet = fleet_of((0, 50), (0, 100), buy=BUY, rent=RENT, limits={"power_w": 1e5})
+    fleet = fleet_of((10, 50), (0, 100), buy=BUY, rent=RENT, limits={"power_w": 1e5})
     parts = pooled(fleet, design(0, 2, 10.0), sizes=(1, 8))
     small, large, rented = parts.problem.pools
+    assert [price.most_nodes for price in parts.prices] == [1, 8, 8]
     rules = {str(rule): rule.leave_out(parts.problem) for rule in rules_of(fleet, parts)}
     name = "h100-sxm5-80gb bought"
     assert set(rules) == {
@@ -149,7 +164,8 @@ def test_every_rule_of_the_pools_can_be_left_out_alone() -> None:
         "node_supply: h100-sxm5-80gb rented",
         "site_power_w",
     }
-    assert rules["job_window: job 0"].windows[0].end_h == 2400
+    late = rules["job_window: job 0"].windows[0]
+    assert (late.start_h, late.end_h) == (240, 2400)
     assert rules["site_power_w"].power_w is None
     # Only the largest cluster at its price can have more nodes.
     more = rules[f"node_supply: {name}"].pools
@@ -171,6 +187,9 @@ def test_what_comes_at_once_or_as_often_as_it_can_has_no_such_rule() -> None:
     fleet = fleet_of((0, 100), buy={**BUY, "first_delivery_day": 0, "max_lots": 3})
     names = [rule.constraint for rule in rules_of(fleet, pooled(fleet, design(0, 2, 10.0)))]
     assert names == ["node_supply"]
+    # Terms of a reservation begin when the offer says; nothing is delivered.
+    fleet = fleet_of((0, 100), reserve=RESERVE)
+    assert [rule.constraint for rule in rules_of(fleet, pooled(fleet, design(0, 2, 10.0)))] == ["node_supply"]
 
 
 def planned(monkeypatch: pytest.MonkeyPatch, fleet: Fleet, *designs: Candidate) -> PurchasePlan:

@@ -74,3 +74,30 @@ def test_of_several_offers_the_fastest_is_taken(job: Job) -> None:
         steps_s.append(float(simulate(alone(job, offer), own).steps.step_time_s[0]))
     assert float(simulate(job, fastest).steps.step_time_s[0]) == min(steps_s)
     assert fastest.offer[0] == int(np.argmin(steps_s))
+
+
+def test_power_is_not_capped_more_than_it_has_to_be(job: Job) -> None:
+    caps = job.search.model_copy(update={"power_caps": (0.6, 0.8)})
+    fastest = fastest_layout(alone(job.model_copy(update={"search": caps}), 0))
+    assert fastest is not None
+    assert fastest.power_cap_fraction.tolist() == [0.8]
+
+
+def test_what_fits_the_hosts_fits_the_accelerators_too(job: Job) -> None:
+    both, own = (fastest_layout(alone(job, 0), fits_hosts=fits_hosts) for fits_hosts in (True, False))
+    assert both is not None
+    assert own is not None
+    assert both.plan(0) == own.plan(0)
+
+
+def test_each_offer_has_its_own_memory(job: Job) -> None:
+    slow, fast = alone(job, 1).offers[0], alone(job, 0).offers[0]
+    half_bytes = fast.accelerator.memory_bytes / 2
+    small = fast.model_copy(
+        update={"accelerator": fast.accelerator.model_copy(update={"memory_bytes": half_bytes})}
+    )
+    fastest = fastest_layout(job.model_copy(update={"offers": (slow, small)}))
+    assert fastest is not None
+    assert fastest.offer.tolist() == [1]
+    memory = simulate(job.model_copy(update={"offers": (slow, small)}), fastest).memory
+    assert memory.peak_bytes[0] <= half_bytes

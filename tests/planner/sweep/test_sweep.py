@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -234,6 +235,13 @@ def test_sizes_that_are_no_whole_nodes_are_refused_with_the_nearest_ones() -> No
         points_of(sweep_with(num_gpus=[8, 20]))
 
 
+def test_a_size_is_tried_that_is_whole_nodes_of_one_of_several_offers() -> None:
+    four = {"accelerator": "gb200", "num_gpus": 4, "rent_usd_per_gpu_hour": 4.0}
+    job = {**JOB, "offers": [*cast(list[object], JOB["offers"]), four]}
+    (point,) = points_of(sweep_with(job=job, num_gpus=[4], checkpoint_schemes=["async"]))
+    assert point.job.offers[1].num_gpus.max == 4
+
+
 def test_rows_agree_with_the_simulation_they_come_from() -> None:
     sweep = sweep_with(checkpoint_intervals_s=["auto"], checkpoint_schemes=["async"])
     points = points_of(sweep)
@@ -242,6 +250,9 @@ def test_rows_agree_with_the_simulation_they_come_from() -> None:
         run = point.result.outcomes.run
         assert is_auto(row)
         assert number(row, "effective_tokens_per_s") == pytest.approx(2e11 / run.wall_time_s[0])
+        assert run.straggler_s[0] > 0.0
+        healthy_s = run.productive_s[0] + run.straggler_s[0]
+        assert number(row, "tokens_per_s") == pytest.approx(2e11 / healthy_s)
         assert number(row, "effective_tokens_per_s") < number(row, "tokens_per_s")
         assert number(row, "checkpoint_bytes_per_gpu") == pytest.approx(
             14 * point.job.workload.model.num_parameters / point.result.plans.num_gpus[0]
