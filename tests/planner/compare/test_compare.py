@@ -12,7 +12,7 @@ from planner import recommend, simulate_plan
 from planner.cli import commands as cli
 from planner.cli.terminal.output import WIDTH, rendered
 from planner.compare.comparison import Comparison, Explanation, MetricRow
-from planner.compare.figures import Cause
+from planner.compare.figures import Cause, metrics_of
 from planner.compare.inputs import differences, with_input
 from planner.compare.page import comparison_page
 from planner.compare.side_by_side import compare
@@ -32,6 +32,7 @@ from simulator.domain.job import Job
 from simulator.errors import InputError, StudyError
 from studies.files.store import StudyStore
 from tests.planner.calibrations import calibration_with
+from tests.planner.hand_made import design
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
 ROOT = Path(__file__).parents[3]
@@ -326,6 +327,13 @@ def test_each_of_several_sides_has_its_own_inputs() -> None:
     assert set(rows) == {"site", "offers[h100-sxm5-80gb].price"}
     for name, position in (("site", 1), ("offers[h100-sxm5-80gb].price", 2)):
         assert [value == rows[name][0] for value in rows[name]] == [place != position for place in range(3)]
+
+
+def test_a_part_that_costs_nothing_is_a_figure_and_one_that_is_not_known_is_none() -> None:
+    parts = {"rent_usd": 0.0, "capital_usd": None}
+    metrics = metrics_of(design().model_copy(update={"cost_parts_usd": parts}))
+    assert metrics["cost_parts_usd.rent_usd"] == 0.0
+    assert "cost_parts_usd.capital_usd" not in metrics
 
 
 def test_fewer_than_two_are_refused() -> None:

@@ -16,7 +16,7 @@ from planner.recommended import same_accelerators as module
 from planner.recommended.comparisons import OtherChoice
 from planner.recommended.recommendation import Recommendation
 from planner.recommended.same_accelerators import CHOICES, ROOMY_FRACTION, same_accelerators
-from simulator.domain.job import Job
+from simulator.domain.job import Job, Objective
 from simulator.domain.limits import Limits
 from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Recompute
 from simulator.units import DAY
@@ -115,6 +115,21 @@ def test_a_value_violates_limits_only_where_no_design_with_it_keeps_them() -> No
         keeping = [plan, *(each.plan for each in choices if each.name == name and not each.violated)]
         found = getattr(PlanTable.from_plans(keeping), name)
         assert set(found.tolist()) == set(getattr(kept, name).tolist()), name
+
+
+def test_the_best_with_a_value_is_the_best_by_what_the_job_prefers() -> None:
+    base, designs = large_on_sixteen()
+    job = changed(base, objectives=(Objective.TIME, Objective.ENERGY), preference={Objective.ENERGY: 30.0})
+    kept = designs.take(designs.is_feasible)
+    weights = np.array([1.0, 30.0])
+    losses = np.log(kept.objectives(job)) @ weights
+    found = same_accelerators(job, kept.plans.plan(0).model_copy(update={"offer": 1})).choices()
+    choices = [each for each in found if not each.violated]
+    assert choices
+    for each in choices:
+        value = getattr(PlanTable.from_plans([each.plan]), each.name)[0]
+        own = np.log([each.objective_values[name] or np.nan for name in job.objectives]) @ weights
+        assert own == pytest.approx(losses[getattr(kept.plans, each.name) == value].min(), rel=1e-12)
 
 
 def test_the_roomy_plan_is_the_best_of_all_designs_that_leave_memory_free() -> None:
