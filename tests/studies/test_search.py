@@ -167,6 +167,13 @@ def test_seconds_end_the_refinement_which_comes_on_top_of_the_evaluations_of_the
     assert (len(batches), result.num_refined, result.is_complete) == (3, 0, True)
 
 
+def test_a_study_that_is_stopped_before_its_front_is_refined_is_not_complete() -> None:
+    left = iter([False] * 3)
+    result, batches = stages_within(1e9, Simulation, lambda: next(left, True))
+    assert [stage for stage, _ in batches] == [RandomSearch.stage] * 3
+    assert (result.is_searched, result.is_refined) == (True, False)
+
+
 def test_seconds_of_a_refinement_count_over_all_starts_of_a_study(tmp_path: Path) -> None:
     def go_on(num_batches: int) -> tuple[StudyResult, list[tuple[str, int]]]:
         """Goes on with the study until so many batches are there."""
