@@ -6,13 +6,13 @@ layout has: the nearest to the limits tells which of them rule the value out. Bl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
-from constraints.lattice import layout_blocks, no_layouts
+from constraints.lattice import layouts_in, no_layouts, rough_blocks
 from constraints.layout import can_save_by
 from constraints.space import pruned_space
 from objectives.pareto import logarithms
@@ -42,6 +42,16 @@ CHOICES = (
 )
 """Fields of a plan whose other values are tried. Data parallelism follows from them; spares and power caps trade one objective
 for another, which the front shows."""
+SPLIT_COLUMNS = (
+    "tensor_parallel",
+    "pipeline_parallel",
+    "virtual_pipeline",
+    "context_parallel",
+    "expert_parallel",
+    "data_parallel",
+    "micro_batch_size",
+)
+"""Fields of a plan in the columns of `constraints.lattice.RoughBlock.degrees`, behind the offer."""
 NOT_CHOSEN = -1
 """Value of a choice that another one leaves no room for: a group without interleaving, layers without full recomputation."""
 ROOMY_FRACTION = 0.95
@@ -123,9 +133,19 @@ def one_change(job: Job, plan: Plan, *, can_run: bool = True) -> SameAccelerator
     """
     own = _saved_otherwise(job, plan) if can_run else no_layouts(job)
     leaders = _leaders(job, evaluate(job, own))
-    alike = (_run_like(job, plan, layouts) for layouts in layout_blocks(_narrowed(job, plan)))
+    alike = (_run_like(job, plan, layouts) for layouts in _with_like_degrees(_narrowed(job, plan), plan))
     near = (designs.take(_num_changes(plan, designs) == 1) for designs in alike)
     return SameAccelerators(job=job, plan=plan, leaders=_with_better(job, leaders, near))
+
+
+def _with_like_degrees(job: Job, plan: Plan) -> Iterator[PlanTable]:
+    """Yields the layouts of a job that differ from a plan in at most one degree or in the micro-batch, block by block."""
+    own = np.array([getattr(plan, name) for name in SPLIT_COLUMNS])
+    follows = SPLIT_COLUMNS.index("data_parallel")
+    for block in rough_blocks(job):
+        differs = block.degrees[:, 1:] != own
+        differs[:, follows] = False
+        yield layouts_in(job, replace(block, degrees=block.degrees[differs.sum(axis=1) <= 1]))
 
 
 def _num_changes(plan: Plan, designs: PlanTable) -> Integers:
