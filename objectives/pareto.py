@@ -57,7 +57,17 @@ def compromise_row(values: Floats, weights: Floats) -> int:
         values: `(n, k)` objectives of the front, all positive.
         weights: `(k,)` importance of each objective.
     """
-    return int(np.argmin(logarithms(values) @ (weights / weights.sum())))
+    return int(np.argmin(compromise_losses(values, weights)))
+
+
+def compromise_losses(values: Floats, weights: Floats) -> Floats:
+    """Returns the weighted mean of the logarithms of each row's objectives, `(n,)`: the least is the best compromise.
+
+    Args:
+        values: `(n, k)` objectives, as of `compromise_row`.
+        weights: `(k,)` importance of each objective.
+    """
+    return np.asarray(logarithms(values) @ (weights / weights.sum()))
 
 
 def distinct_rows(values: Floats, tolerance_fraction: float) -> NDArray[np.intp]:

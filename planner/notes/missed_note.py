@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from constraints.evaluation import evaluate
-from objectives.pareto import logarithms
+from objectives.pareto import compromise_losses
 from planner.input.plan_input import plan_text
 from planner.notes.gain_words import gain_words
 from planner.recommended.same_accelerators import SameAccelerators
@@ -21,8 +21,9 @@ def missed_notes(others: SameAccelerators) -> list[str]:
         return []
     best = others.leaders.plans.plan(0)
     both = evaluate(others.job, PlanTable.from_plans([others.plan, best]))
-    weights = np.array(others.job.objective_weights)
-    own, other = (logarithms(both.objectives(others.job)) @ weights / weights.sum()).tolist()
+    own, other = compromise_losses(
+        both.objectives(others.job), np.array(others.job.objective_weights)
+    ).tolist()
     if own - other < NOTEWORTHY_FRACTION:
         return []
     note = (

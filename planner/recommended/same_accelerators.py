@@ -15,7 +15,7 @@ from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import layouts_in, no_layouts, rough_blocks
 from constraints.layout import can_save_by
 from constraints.space import pruned_space
-from objectives.pareto import logarithms
+from objectives.pareto import compromise_losses
 from planner.recommended.comparisons import OtherChoice
 from simulator.domain.job import Job
 from simulator.domain.offer import GpuRange
@@ -192,7 +192,7 @@ def _has_new_value(layouts: PlanTable, leaders: Evaluation) -> Booleans:
 
 def _leaders(job: Job, found: Evaluation) -> Evaluation:
     """The rows that are the best with some value of some choice, or the best roomy one; the best first."""
-    losses = logarithms(found.objectives(job)) @ np.array(job.objective_weights)
+    losses = compromise_losses(found.objectives(job), np.array(job.objective_weights))
     order = np.lexsort((losses, found.excess.total))
     places = [np.unique(_values(found.plans, name)[order], return_index=True)[1] for name in CHOICES]
     places.append(np.flatnonzero(_is_roomy(found)[order])[:1])
