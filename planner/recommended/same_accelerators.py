@@ -75,10 +75,10 @@ class SameAccelerators:
         """Returns the best design with each other value of each choice, the best first."""
         return tuple(self._choice(name, row) for name in CHOICES for row in self._others(name))
 
-    def roomiest(self) -> Plan | None:
-        """Returns the best plan that fills no more than `ROOMY_FRACTION` of the memory; `None` if there is none."""
+    def best_roomy(self) -> Evaluation | None:
+        """Returns the best design that fills no more than `ROOMY_FRACTION` of the memory; `None` if there is none."""
         rows = np.flatnonzero(_is_roomy(self.leaders))
-        return self.leaders.plans.plan(int(rows[0])) if len(rows) else None
+        return self.leaders.take(rows[:1]) if len(rows) else None
 
     def _others(self, name: str) -> list[int]:
         """Rows of the leaders with other values of a choice than the plan's, the best first.
