@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SAME_ACCELERATORS = (
     "Other choices on the same accelerators",
-    "How the time to train changes with the best design that has another value of one choice; all other choices are free.",
+    "How the time to train changes with the best design that has another value of one choice; others may change with it.",
 )
 """Heading of the choices of an answer, and what they are."""
 ONE_CHANGE = (
