@@ -42,6 +42,7 @@ from docs.explain_page import (
 )
 from docs.getting_started import GETTING_STARTED, filled_getting_started
 from docs.job_rules import rules_section
+from docs.launch_page import LAUNCH_PAGE, launch_reference
 from docs.markdown import row_of_text
 from docs.network_page import NETWORK_INTRODUCTION, NETWORK_PAGE
 from docs.perfsim_page import PAGE as PERFSIM_PAGE
@@ -278,6 +279,7 @@ def main() -> int:
         SWEEP_PAGE: sweep_reference(),
         ANSWER_PAGE: answer_reference(),
         SIMULATE_PAGE: simulate_reference(),
+        LAUNCH_PAGE: launch_reference(),
         GOODPUT_PAGE: goodput_reference(),
         CONSTRAINTS_PAGE: constraints_reference(),
         PURCHASE_PAGE: purchase_reference(),

@@ -61,6 +61,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "Commands",
         (
             "docs/simulate.md",
+            "docs/launch.md",
             "docs/timeline.md",
             "docs/goodput.md",
             "docs/sweep.md",

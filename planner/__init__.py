@@ -13,6 +13,7 @@ recommended                        an answer as values: designs, the best for ea
 uncertain, what_if, notes          how certain an answer is, what-if cases, reasons and remarks; `grid_conventions`
 explain                            why a design is not allowed, and what would help
 one_design, timeline, goodput      one plan in full, its run over time, and its share of productive time; `layer_cut`
+launch                             the arguments with which Megatron-LM runs a plan, and what it runs otherwise
 deep, trace, opendc                one plan operator by operator; traced steps on many accelerators; other simulators
 sweep, purchase                    a grid of sizes; a fleet of jobs, and what to buy for it
 views, report                      how answers look on a terminal, and as a page with every figure
@@ -40,6 +41,7 @@ __all__ = [
     "calibrate",
     "explain_plan",
     "explain_space",
+    "launch_plan",
     "load_calibration",
     "load_fleet",
     "load_job",
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from planner.explain.answer import explain_plan, explain_space
     from planner.goodput.job import play_job_goodput
     from planner.job.file import load_job, parse_job
+    from planner.launch.answer import launch_plan
     from planner.one_design.simulated_design import SimulatedDesign, simulate_plan
     from planner.purchase.answer import plan_purchase
     from planner.purchase.fleet import load_fleet
@@ -84,6 +87,7 @@ _HOMES = {
     "calibrate": "planner.calibration.calibrate",
     "explain_plan": "planner.explain.answer",
     "explain_space": "planner.explain.answer",
+    "launch_plan": "planner.launch.answer",
     "load_calibration": "planner.calibration.file",
     "load_fleet": "planner.purchase.fleet",
     "load_job": "planner.job.file",

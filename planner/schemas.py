@@ -20,6 +20,7 @@ from planner.json_forms import (
     ValidationAnswer,
     WrittenJob,
 )
+from planner.launch.answer import Launch
 from planner.layer_cut import LayerCut
 from planner.one_design.measured_row import MeasuredRow
 from planner.one_design.simulated_design import SimulatedDesign
@@ -39,6 +40,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "answer": Recommendation,
     "simulate": SimulatedDesign,
     "simulate-deep": DeepStep,
+    "launch": Launch,
     "timeline": TimelineAnswer,
     "trace-simulate": TraceAnswer,
     "trace-hop": HopAnswer,

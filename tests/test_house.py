@@ -58,7 +58,7 @@ INNER_FLOORS = {
         ("notes", "validation"),
         ("explain", "purchase"),
         ("goodput", "timeline"),
-        ("deep", "one_design"),
+        ("deep", "launch", "one_design"),
         ("sweep", "trace", "views"),
         ("report",),
         ("tracking",),
@@ -95,6 +95,7 @@ PUBLIC = {
     "calibrate",
     "explain_plan",
     "explain_space",
+    "launch_plan",
     "load_calibration",
     "load_fleet",
     "load_job",
@@ -202,6 +203,7 @@ def texts_of(tree: ast.AST) -> list[str]:
 
 
 PARTS_OF_COMMANDS = (
+    "planner/launch/script.py",  # the script that starts another program
     "planner/job/typed_command.py",  # the command behind an answer, and the next ones
     "planner/tracking/page.py",  # the command that starts MLflow
 )

@@ -26,6 +26,7 @@ from planner.cli.completion import completion
 from planner.cli.explain import explain
 from planner.cli.goodput import goodput
 from planner.cli.init import init
+from planner.cli.launch import launch
 from planner.cli.opendc import opendc
 from planner.cli.options.names import message_of
 from planner.cli.purchase import purchase
@@ -91,6 +92,7 @@ for command in (
     explain,
     goodput,
     init,
+    launch,
     opendc,
     purchase,
     recommend,

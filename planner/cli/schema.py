@@ -17,6 +17,7 @@ SCHEMA_NAMES = (
     "answer",
     "simulate",
     "simulate-deep",
+    "launch",
     "timeline",
     "trace-simulate",
     "trace-hop",

@@ -8,7 +8,7 @@ import click
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Ask", ("init", "recommend", "explain", "purchase", "report")),
-    ("Examine one plan", ("simulate", "timeline", "trace", "goodput", "sweep")),
+    ("Examine one plan", ("simulate", "launch", "timeline", "trace", "goodput", "sweep")),
     ("Manage studies and compare", ("study", "compare", "ui")),
     ("Reference and validation", ("catalog", "schema", "validate", "calibrate", "opendc", "completion")),
 )

@@ -129,6 +129,7 @@ def outputs(folder: Path) -> dict[str, list[str]]:
         "answer": ["recommend", str(folder / "job.yaml"), "--no-tracking", "--quiet"],
         "simulate": ["simulate", BLOOM, "--plan", PLAN],
         "simulate-deep": ["simulate", BLOOM, "--plan", PLAN, "--depth", "deep"],
+        "launch": ["launch", BLOOM, "--plan", PLAN],
         "timeline": ["timeline", BLOOM, "--plan", PLAN],
         "trace-simulate": ["trace", "simulate", trace, "--gpus", "4"],
         "trace-hop": ["trace", "simulate", trace, "--gpus", "4", "--parallel", "hop", "--hop", "backups=1"],

@@ -1,0 +1,90 @@
+"""What is on the page on `capplan launch`? Its text, a real script, and the tables of its JSON, from the types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from docs.answer_page import answer_sections
+from planner.input.plan_input import read_plan
+from planner.job.file import load_job
+from planner.launch.answer import Launch, launch_plan
+from planner.launch.script import launch_script
+
+LAUNCH_PAGE = Path(__file__).with_name("launch.md")
+JOB = "examples/llama-3.1-70b.yaml"
+PLAN = "offer=0,tp=4,pp=4,vpp=10,cp=2,dp=64,checkpoint_scheme=gradient_assisted"
+"""The plan of the example."""
+_INTRODUCTION = f"""\
+# Start a plan
+
+`capplan launch` prints a batch script for Slurm that starts a plan with Megatron-LM:
+
+```sh
+capplan launch {JOB} --plan {PLAN}
+```
+
+The plan is written as for [capplan simulate](simulate.md#the-plan). Below *Configuration*, an answer prints the command that
+simulates the recommended plan; with `launch` in the place of `simulate`, it prints the script. Write it to a file, and
+start it with the rest, which capplan does not know:
+
+```text
+MEGATRON=~/Megatron-LM CHECKPOINTS=/fs/llama sbatch run.sh \\
+  --data-path DATA --tokenizer-type HuggingFaceTokenizer --tokenizer-model MODEL --lr 3e-4 --min-lr 3e-5
+```
+
+Later arguments win, so these can also replace those of the plan. This is the script:
+
+```text
+SCRIPT```
+
+## What differs from the plan
+
+Megatron-LM does not have everything that capplan simulates. What it lacks is replaced by the nearest that it has, and both are
+simulated. The script begins with a list: field, what is run, what the plan has, and the reason. Limits that are broken by what
+is run, such as memory, are also told on stderr. *Notes* name the settings with which `capplan recommend` finds a plan that
+runs as it is.
+
+- *Sharding.* ZeRO-1 is the distributed optimizer; ZeRO-2 and 3 are Megatron-FSDP's `optim_grads` and `optim_grads_params`. In a
+  pipeline both become ZeRO-1. `shard_ranks` becomes `--num-distributed-optimizer-instances`.
+- *Pipelines.* All schedules become 1F1B, interleaved if stages have several chunks. Stages that differ become a
+  `--pipeline-model-parallel-layout`.
+- *Checkpoints.* The interval becomes whole steps. `sync`, `sync_sharded` and `async` save to the file system; `local_nvme`,
+  `in_memory_peer` and `tiered` save to the nodes with nvidia-resiliency-ext, and one save in
+  [`persist_every`](job-file.md#checkpointing) to the file system. All others become `async`.
+- *Software.* Settings of the [workload](job-file.md#workload) that describe other frameworks become those of Megatron-LM.
+  So do some defaults: 8-bit copies of weights, for example, are kept between micro-batches, since Transformer Engine does.
+- *Refused* (exit code 2) are networks that its GPT models do not have (blocks in parallel, windows that move in steps of their
+  size, norms over all heads), adapters, and accelerators that are neither NVIDIA's nor AMD's.
+
+Not set is what changes neither time nor memory: data, tokenizer, learning rates, base of rotary positions, loss of the router.
+
+## How sure are the names?
+
+Arguments are those of Megatron-LM's `main` of 22 August 2026 (commit d98e8a64, Megatron Core 0.20).
+`python -m benchmarks.megatron_arguments --megatron CHECKOUT --python PYTHON` passes the arguments of plans drawn at random to
+that version's own parser, checks and configuration of the model. 471 of 471 plans of 13 jobs were accepted (dense models and
+mixtures of experts, four number formats, A100 to GB200), with as many replicas and chunks as in the plan. Parameters as
+Megatron-LM counts them for these arguments are those of capplan within 0.07 %, and operations of a step within 0.3 %, the
+router's, which it leaves out. It also counts sliding windows and packed documents in full: for gpt-oss-120b capplan has 9 %
+fewer operations, for Gemma 2 27B 0.7 %. The tests compare every name that is printed with those that were accepted
+(`benchmarks/data/megatron_arguments.csv`).
+
+No script was run on accelerators. Megatron-Bridge and NeMo have the same names with underscores.
+
+In programs, `planner.launch_plan` returns what `--json` prints:
+
+```python
+from planner import launch_plan, load_job
+
+launch = launch_plan(load_job("job.yaml"), {{"tp": 4, "pp": 4, "dp": 32}})
+launch.differences, launch.as_run.peak_memory_bytes
+```
+
+This page is generated from the types: `python -m docs.generate`.
+"""
+
+
+def launch_reference() -> str:
+    """Returns the page: text, the script of the example, and one section for every type of the answer."""
+    script = launch_script(launch_plan(load_job(JOB), read_plan(PLAN)))
+    return "\n".join([_INTRODUCTION.replace("SCRIPT", script), *answer_sections(Launch)])

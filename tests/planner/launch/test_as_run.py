@@ -1,0 +1,281 @@
+"""What does Megatron-LM run in place of what it does not have?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from planner.launch.answer import Launch, launch_plan
+from simulator.catalog import model
+from simulator.domain.plan import CheckpointScheme
+from simulator.errors import InputError
+from tests.support import job_with
+
+PLAN = {"tp": 2, "pp": 2, "dp": 8}
+
+
+def launched(plan: Mapping[str, object], **sections: object) -> Launch:
+    return launch_plan(job_with(**sections), {**PLAN, **plan})
+
+
+def replaced(launch: Launch) -> dict[str, tuple[str, str]]:
+    """Returns what is asked for and what is run, by field."""
+    return {each.field: (each.value, each.runs) for each in launch.differences}
+
+
+def test_a_plan_that_megatron_has_runs_as_it_is() -> None:
+    launch = launched({"checkpoint_scheme": "async"})
+    assert launch.differences == ()
+    assert launch.runs == launch.plan
+    assert launch.as_run == launch.asked
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"pipeline_schedule": "gpipe"}, {"pipeline_schedule": ("gpipe", "1f1b")}),
+        ({"pipeline_schedule": "zb_h1"}, {"pipeline_schedule": ("zb_h1", "1f1b")}),
+        ({"pipeline_schedule": "zb_v", "virtual_pipeline": 2}, {"pipeline_schedule": ("zb_v", "1f1b")}),
+        ({"zero_stage": 2}, {"zero_stage": ("2", "1")}),
+        ({"zero_stage": 3}, {"zero_stage": ("3", "1")}),
+        *(
+            ({"checkpoint_scheme": scheme}, {"checkpoint_scheme": (scheme, "async")})
+            for scheme in ("async_lazy", "gradient_assisted", "gradient_replica", "differential")
+        ),
+        *(
+            (
+                {"pp": 1, "dp": 16, "zero_stage": 3, "checkpoint_scheme": scheme},
+                {"checkpoint_scheme": (scheme, "async")},
+            )
+            for scheme in ("local_nvme", "in_memory_peer", "tiered")
+        ),
+        *(({"pp": 1, "dp": 16, "zero_stage": stage}, {}) for stage in (0, 1, 2, 3)),
+        *(
+            ({"checkpoint_scheme": scheme}, {})
+            for scheme in ("none", "sync", "sync_sharded", "local_nvme", "in_memory_peer", "tiered")
+        ),
+    ],
+)
+def test_decisions_that_megatron_does_not_have_are_replaced(
+    fields: dict[str, object], expected: dict[str, tuple[str, str]]
+) -> None:
+    assert replaced(launched(fields)) == expected
+
+
+@pytest.mark.parametrize("scheme", ["just_in_time", "replica_ft"])
+def test_schemes_that_live_on_other_replicas_are_replaced(scheme: str) -> None:
+    fields = {"checkpoint_scheme": scheme, "zero_stage": 0, "checkpoint_interval_s": 1e5}
+    launch = launched(fields)
+    assert replaced(launch) == {"checkpoint_scheme": (scheme, "async")}
+    assert launch.runs.checkpoint_interval_s is None  # the other scheme has an interval of its own
+
+
+def test_chunks_that_1f1b_cannot_interleave_are_joined() -> None:
+    """Two stages of two chunks in a V take one micro-batch; interleaving needs as many as stages."""
+    launch = launched(
+        {"pipeline_schedule": "zb_v", "virtual_pipeline": 2, "dp": 8},
+        workload={"global_batch_size": 24},
+    )
+    assert launch.runs.pipeline_schedule == "1f1b"
+    assert launch.as_run.step_time_s > 0.0
+
+
+def test_copies_need_groups_of_nodes() -> None:
+    """Three nodes have no pairs."""
+    launch = launch_plan(
+        job_with(workload={"global_batch_size": 48}),
+        {"tp": 2, "dp": 12, "checkpoint_scheme": "in_memory_peer"},
+    )
+    assert replaced(launch) == {"checkpoint_scheme": ("in_memory_peer", "async")}
+
+
+@pytest.mark.parametrize(
+    ("workload", "expected"),
+    [
+        ({"attention": "flash-1"}, {"workload.attention": ("flash-1", "flash")}),
+        ({"attention": "eager"}, {"workload.attention": ("eager", "unfused")}),
+        ({"kernel_launch": "blocking-2022"}, {"workload.kernel_launch": ("blocking-2022", "eager")}),
+        ({"copies_shared_heads": True}, {"workload.copies_shared_heads": ("true", "false")}),
+        ({"has_fused_operators": False}, {"workload.has_fused_operators": ("false", "true")}),
+        ({"logit_bytes": 2}, {"workload.logit_bytes": ("2", "4")}),
+        ({"logit_bytes": 12}, {"workload.logit_bytes": ("12", "6")}),
+        ({"gradient_bytes": 6}, {"workload.gradient_bytes": ("6", "4")}),
+        ({"sync_bytes": 2}, {"workload.sync_bytes": ("2", "left out")}),
+        ({"sync_bytes": 4}, {}),
+        ({"optimizer_bytes": 8}, {"workload.optimizer_bytes": ("8", "12")}),
+        ({"optimizer_bytes": 6}, {}),
+        (
+            {"fuses_update": True, "update_bytes": 0},
+            {
+                "workload.update_bytes": ("0", "left out"),
+                "workload.fuses_update": ("true", "false"),
+            },
+        ),
+        ({"context_exchange": "gathered_ring"}, {"workload.context_exchange": ("gathered_ring", "ring")}),
+        (
+            {"selective_recompute": "every_other_product"},
+            {
+                "workload.selective_recompute": ("every_other_product", "attention"),
+            },
+        ),
+        (
+            {"sharded_copies": "fsdp-2", "weight_prefetch": "none"},
+            {
+                "workload.weight_prefetch": ("none", "both"),
+                "workload.sharded_copies": ("fsdp-2", "none"),
+            },
+        ),
+        ({"activation_offload_fraction": 0.5}, {"workload.activation_offload_fraction": ("0.5", "0")}),
+        (
+            {"evaluation_every_steps": 100, "evaluation_sequences": 100},
+            {"workload.evaluation_sequences": ("100", "128")},
+        ),
+    ],
+)
+def test_settings_that_megatron_does_not_have_are_replaced(
+    workload: dict[str, object], expected: dict[str, tuple[str, str]]
+) -> None:
+    assert replaced(launched({"checkpoint_scheme": "async"}, workload=workload)) == expected
+
+
+def test_activations_of_whole_layers_are_offloaded_without_pipelines() -> None:
+    plan = {"pp": 1, "dp": 16, "checkpoint_scheme": "async"}
+    half = launched(plan, workload={"activation_offload_fraction": 0.5})
+    assert replaced(half) == {}
+    all_of_them = launched(plan, workload={"activation_offload_fraction": 1.0})
+    assert replaced(all_of_them) == {"workload.activation_offload_fraction": ("1", "0.96875")}
+
+
+def test_transformer_engine_keeps_weights_that_it_cast() -> None:
+    launch = launched({"precision": "fp8"}, workload={"precisions": ["fp8"]})
+    assert replaced(launch) == {"workload.keeps_cast_weights": ("false", "true")}
+    assert launch.as_run.peak_memory_bytes > launch.asked.peak_memory_bytes
+    sharded = launched(
+        {"pp": 1, "dp": 16, "precision": "fp8", "zero_stage": 3}, workload={"precisions": ["fp8"]}
+    )
+    assert replaced(sharded) == {}
+
+
+def test_fp16_keeps_whole_master_weights() -> None:
+    workload = {"precisions": ["fp16"], "optimizer_bytes": 10}
+    assert replaced(launched({"precision": "fp16"}, workload=workload)) == {
+        "workload.optimizer_bytes": ("10", "12")
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "workload", "expected"),
+    [
+        (
+            {"ep": 4},
+            {"overlaps_expert_exchange": True},
+            {"workload.overlaps_expert_exchange": ("true", "false")},
+        ),
+        ({"ep": 4, "virtual_pipeline": 2}, {"overlaps_expert_exchange": True}, {}),
+        (
+            {"ep": 4, "virtual_pipeline": 2, "recompute": "full"},
+            {"overlaps_expert_exchange": True},
+            {"workload.overlaps_expert_exchange": ("true", "false")},
+        ),
+        ({"ep": 4}, {"dispatches_in_8_bits": True}, {"workload.dispatches_in_8_bits": ("true", "false")}),
+        ({"ep": 4}, {"has_sequence_parallel": False}, {"workload.has_sequence_parallel": ("false", "true")}),
+        ({"ep": 4}, {"kernel_launch": "graph"}, {"workload.kernel_launch": ("graph", "eager")}),
+    ],
+)
+def test_what_experts_exclude_is_replaced(
+    fields: dict[str, object], workload: dict[str, object], expected: dict[str, tuple[str, str]]
+) -> None:
+    launch = launched(
+        {"checkpoint_scheme": "async", **fields}, workload={"model": "mixtral-8x7b", **workload}
+    )
+    assert replaced(launch) == expected
+
+
+def test_graphs_exclude_full_recomputation() -> None:
+    launch = launched({"recompute": "full"}, workload={"kernel_launch": "graph"})
+    assert replaced(launch) == {"workload.kernel_launch": ("graph", "eager")}
+
+
+def test_what_is_run_is_simulated_too() -> None:
+    """Whole gradients need more memory than those of two of eight chunks, and a plan of little room breaks the limit."""
+    launch = launched({"zero_stage": 2, "virtual_pipeline": 8})
+    assert launch.as_run.peak_memory_bytes > launch.asked.peak_memory_bytes
+    assert launch.as_run.step_time_s != launch.asked.step_time_s
+    assert launch.plan.zero_stage == 2
+    assert launch.runs.zero_stage == 1
+    workload = {"model": "llama-3.1-70b", "global_batch_size": 512}
+    full = launch_plan(
+        job_with({"accelerator": "h100-sxm5-80gb", "num_gpus": 512}, workload=workload),
+        {"tp": 4, "pp": 2, "dp": 64, "zero_stage": 2, "virtual_pipeline": 20},
+    )
+    assert full.asked.violations == ()
+    (violated,) = full.as_run.violations
+    assert "peak_memory" in violated
+
+
+def test_remarks_say_which_settings_find_plans_that_run_as_they_are() -> None:
+    launch = launched({"zero_stage": 2, "checkpoint_scheme": "differential", "pipeline_schedule": "gpipe"})
+    (remark,) = launch.remarks
+    assert remark == (
+        "For a plan that runs as it is, set search.pipeline_schedules=[1f1b] and search.zero_stages=[0,1] and "
+        "search.checkpoint_schemes=[sync_sharded,async,local_nvme,in_memory_peer,tiered]."
+    )
+    assert launched({"checkpoint_scheme": "async"}).remarks == ()
+
+
+@pytest.mark.parametrize(
+    "scheme", [scheme for scheme in CheckpointScheme if scheme.value in ("local_nvme", "tiered")]
+)
+def test_remarks_name_the_library_behind_local_saves(scheme: CheckpointScheme) -> None:
+    (remark,) = launched({"checkpoint_scheme": scheme.value}).remarks
+    assert "nvidia-resiliency-ext" in remark
+    assert "drives of the node" in remark
+
+
+def shape(**fields: object) -> dict[str, object]:
+    return {**model("llama-3.1-8b").model_dump(mode="json"), **fields}
+
+
+@pytest.mark.parametrize(
+    ("workload", "message"),
+    [
+        ({"lora": {"rank": 16}}, "workload.lora = rank 16: Megatron-LM trains all weights"),
+        (
+            {"model": shape(sliding_window={"window_tokens": 4096, "is_chunked": True})},
+            "workload.model.sliding_window.is_chunked = true: Megatron-LM has windows that move with each token",
+        ),
+        (
+            {"model": shape(parallel_block="one_norm")},
+            "workload.model.parallel_block = one_norm: Megatron-LM runs attention and feed-forward block one",
+        ),
+        (
+            {"model": shape(qk_norm="all_heads")},
+            "workload.model.qk_norm = all_heads: Megatron-LM has norms of queries and keys for one head",
+        ),
+    ],
+)
+def test_networks_that_megatron_does_not_have_are_refused(workload: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        launched({}, workload=workload)
+    assert message in str(caught.value)
+
+
+def test_other_chips_are_refused_and_amd_has_a_copy() -> None:
+    for name in ("tpu-v4", "trainium2", "gaudi3"):
+        job = job_with({"accelerator": name, "num_gpus": 32, "rent_usd_per_gpu_hour": 1})
+        with pytest.raises(
+            InputError, match=f"accelerator = {name}: Megatron-LM runs on GPUs of NVIDIA and AMD"
+        ):
+            launch_plan(job, PLAN)
+    amd = launch_plan(
+        job_with({"accelerator": "mi300x", "num_gpus": 32}), {**PLAN, "power_cap_fraction": 0.8}
+    )
+    assert "AMD maintains a copy of Megatron-LM for its accelerators, ROCm/Megatron-LM." in amd.remarks
+    assert amd.power_limit_w == pytest.approx(600.0)
+    assert amd.power_command is None
+
+
+def test_a_plan_that_cannot_run_is_refused() -> None:
+    with pytest.raises(InputError, match="tensor_parallel"):
+        launched({"tp": 3, "num_gpus": 32})
