@@ -82,6 +82,7 @@ def kernel_arguments(workload: Workload, plan: Plan) -> Iterator[LaunchArgument]
     match workload.attention:
         case "flash-2":
             yield argument("attention-backend", "flash")
+            yield argument("flash-attention-version", 2)
         case "unfused":
             yield argument("attention-backend", "unfused")
         case _:

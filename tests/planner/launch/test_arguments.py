@@ -133,7 +133,7 @@ def test_decisions_of_a_plan_become_arguments(
             {"optimizer_offload_fraction": 0.25},
             {"--optimizer-cpu-offload": "", "--optimizer-offload-fraction": "0.25"},
         ),
-        ({"attention": "flash-2"}, {"--attention-backend": "flash"}),
+        ({"attention": "flash-2"}, {"--attention-backend": "flash", "--flash-attention-version": "2"}),
         ({"attention": "unfused"}, {"--attention-backend": "unfused"}),
         ({"kernel_launch": "graph"}, {"--cuda-graph-impl": "transformer_engine"}),
         ({"logit_bytes": 4}, {"--cross-entropy-loss-fusion": ""}),
