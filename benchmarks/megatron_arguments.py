@@ -4,7 +4,8 @@
 
 Draws plans of jobs with many settings, and passes their arguments to the parser and the checks of a checkout of Megatron-LM,
 which PYTHON, an interpreter with PyTorch (the build for processors will do), runs. Prints how many are accepted, why others
-are not, and our parameters and operations of a step over those that Megatron-LM counts. `--write` records the names of all
+are not, and our parameters, operations of a step, and weights, gradients and optimizer states on the first stage over those
+that Megatron-LM counts. `--write` records the names of all
 accepted arguments in `benchmarks/data/megatron_arguments.csv`, and the tests compare others with them.
 """
 
@@ -26,9 +27,11 @@ import numpy as np
 from constraints.lattice import enumerate_layouts
 from planner.job.file import load_job
 from planner.launch.answer import Launch, launch_plan
+from planner.launch.as_run import as_run
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, Plan
 from simulator.errors import InputError
+from simulator.memory.peak import memory_by_stage
 
 ROOT = Path(__file__).parents[1]
 NAMES = ROOT / "benchmarks" / "data" / "megatron_arguments.csv"
@@ -40,6 +43,12 @@ OWN = (
     *("--lr", "1e-4", "--min-lr", "1e-5"),
 )
 """Arguments that whoever starts the script adds."""
+STATES_WITHOUT = {
+    *("--use-megatron-fsdp", "--num-distributed-optimizer-instances", "--cp-comm-type"),
+    *("--grad-reduce-in-bf16", "--use-precision-aware-optimizer", "--fp16", "--fp8-format", "--fp4-format"),
+    *("--pipeline-model-parallel-layout", "--num-experts"),
+}
+"""Arguments that Megatron-LM's calculator of states leaves out of account, or counts more coarsely."""
 SPACE = (
     "search.pipeline_schedules=[1f1b,gpipe,zb_h1,zb_v]",
     "search.zero_stages=[0,1,2,3]",
@@ -186,15 +195,21 @@ def main() -> None:
     found = [each for name in JOBS for each in drawn(name, asked.plans, asked.seed)]
     verdicts = _verdicts(asked.python, asked.megatron, [each.request for each in found])
     accepted, refused, names = dict[str, list[dict[str, Any]]](), Counter[str](), set[str]()
+    ratios: list[float] = []
     for each, verdict in zip(found, verdicts, strict=True):
         error = verdict["error"] or _other_degrees(each.launch.runs, verdict)
         if error:
             refused[f"{each.job}: {error}"] += 1
             continue
         accepted.setdefault(each.job, []).append(verdict)
-        names |= {argument.name for group in each.launch.arguments for argument in group.arguments}
-    for name, found_good in accepted.items():
-        print(f"{len(found_good):4} accepted  {name}{_sizes(job_of(name), found_good[0])}")
+        if STATES_WITHOUT.isdisjoint(
+            taken := {argument.name for group in each.launch.arguments for argument in group.arguments}
+        ):
+            ratios.append(_states_bytes(each) / verdict["states_bytes"])
+        names |= taken
+    for name, good in accepted.items():
+        print(f"{len(good):4} accepted  {name}{_sizes(job_of(name), good[0])}")
+    print(f"{len(ratios):4} plans whose states Megatron-LM counts: x {min(ratios):.4f} to {max(ratios):.4f}")
     for error, count in refused.most_common():
         print(f"{count:4} refused   {error}")
     if asked.write:
@@ -218,6 +233,13 @@ def _sizes(job: Job, verdict: dict[str, Any]) -> str:
         "operations": flop / verdict["flop_per_step"],
     }
     return "".join(f"; {name} x {ratio:.4f}" for name, ratio in ratios.items())
+
+
+def _states_bytes(each: Drawn) -> float:
+    """Weights, gradients and optimizer states of an accelerator of the first stage."""
+    run = as_run(job_of(each.job), each.launch.plan)
+    memory = memory_by_stage(run.workload, run.plan)
+    return float(memory.weights_bytes[0] + memory.gradients_bytes[0] + memory.optimizer_bytes[0])
 
 
 def _other_degrees(plan: Plan, verdict: dict[str, Any]) -> str:

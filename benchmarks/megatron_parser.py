@@ -4,8 +4,9 @@
 
 `benchmarks.megatron_arguments` runs this with a Python that has PyTorch; nothing of capplan is imported. A request is a line of
 JSON with `arguments`, `environment`, `num_gpus` and `architecture` (major and minor compute capability). A verdict has
-`error`, empty if accepted, and what Megatron-LM derives: degrees, parameters, operations of a step. Libraries that only matter
-for kernels and local checkpoints (Transformer Engine, nvidia-resiliency-ext) are taken as installed.
+`error`, empty if accepted, and what Megatron-LM derives: degrees, parameters, states of the first stage, operations of a step.
+Libraries that only matter for kernels and local checkpoints (Transformer Engine, nvidia-resiliency-ext) are taken as
+installed.
 """
 
 from __future__ import annotations
@@ -86,13 +87,14 @@ class Parser:
         self.parser.core_transformer_config_from_args(arguments)
         told = io.StringIO()
         with contextlib.redirect_stdout(told):
-            self.memory.compute_weight_and_optimizer_memory(arguments, verbose=True)
+            states_bytes = self.memory.compute_weight_and_optimizer_memory(arguments, verbose=True)
         billions = re.search(r"Total number of parameters in billions: ([\d.]+)", told.getvalue())
         return {
             "error": "",
             "data_parallel": arguments.data_parallel_size,
             "virtual_pipeline": arguments.virtual_pipeline_model_parallel_size or 1,
             "parameters": float(billions[1]) * 1e9 if billions else None,
+            "states_bytes": states_bytes,
             "flop_per_step": self.loop.num_floating_point_operations(arguments, arguments.global_batch_size),
         }
 
