@@ -14,12 +14,23 @@ FEW_FRAMEWORKS = (
 )
 
 
+def sharding_doubt(plan: Plan) -> str:
+    """Returns a warning for a plan that few frameworks run, to show at once; empty for others."""
+    if not _shards_gradients_in_pipeline(plan):
+        return ""
+    return "Few frameworks can run it: ZeRO stage 2 in a pipeline (Notes)."
+
+
 def sharding_notes(job: Job, plan: Plan) -> list[str]:
     """Returns a note if the plan shards gradients in a pipeline, with what the same layout does at stage 1."""
-    has_replicas = plan.data_parallel * plan.context_parallel > 1
-    if plan.zero_stage != 2 or plan.pipeline_parallel == 1 or not has_replicas:
+    if not _shards_gradients_in_pipeline(plan):
         return []
     return [f"{FEW_FRAMEWORKS} {_at_stage_1(job, plan)}; search.zero_stages=[1, 3] excludes stage 2."]
+
+
+def _shards_gradients_in_pipeline(plan: Plan) -> bool:
+    has_replicas = plan.data_parallel * plan.context_parallel > 1
+    return plan.zero_stage == 2 and plan.pipeline_parallel > 1 and has_replicas
 
 
 def _at_stage_1(job: Job, plan: Plan) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from planner.notes.memory_note import memory_doubt
-from planner.notes.purchase_note import purchase_doubt
+from planner.notes.doubts import doubts
 from planner.notes.reasons import searched_text
 from planner.recommended.comparisons import InputUncertainty
 from planner.recommended.design_words import configuration, layout, site_words
@@ -25,11 +24,10 @@ _BEST = "answer.recommendation"
 def verdict(report: Report) -> Html:
     """Returns the recommendation with its figures and reasons, or why there is none."""
     answer, best = report.answer, report.answer.recommendation
-    doubts = (memory_doubt(best), purchase_doubt(best)) if best else ()
     searched = f"{searched_text(answer)}: {answer.algorithm}."
     return joined(
         tag("p", _verdict_text(answer), class_=f"verdict {answer.status}"),
-        *(tag("p", doubt, class_="warnings") for doubt in doubts if doubt),
+        *(tag("p", doubt, class_="warnings") for doubt in doubts(best)),
         _key_figures(answer, best) if best else None,
         _sentences("Why this design", answer.why),
         _infeasibility(answer.infeasibility) if answer.infeasibility else None,

@@ -29,9 +29,9 @@ def headline(console: Console, text: str, *, is_good: bool) -> None:
     console.print(Text(text, style="bold green" if is_good else "bold red"))
 
 
-def doubt(console: Console, text: str) -> None:
-    """Writes a doubt about the first line of an answer, if there is one."""
-    if text:
+def show_doubts(console: Console, texts: Iterable[str]) -> None:
+    """Writes doubts about the first line of an answer."""
+    for text in texts:
         console.print(Text(text, style="bold yellow"))
 
 

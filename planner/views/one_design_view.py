@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.notes.memory_note import memory_doubt
-from planner.notes.purchase_note import purchase_doubt
+from planner.notes.doubts import doubts
 from planner.one_design.simulated_design import SimulatedDesign
 from planner.one_design.stage_memory import host_text, stage_rows
 from planner.recommended.design_words import breakdowns, configuration, figures, layout
@@ -13,7 +12,7 @@ from planner.recommended.design_words import headline as design_headline
 from planner.recommended.limit_uses import uses_in_words
 from planner.recommended.recommendation import Design
 from planner.text import human
-from planner.text.text_blocks import bar, doubt, grid, headline, sentences, title
+from planner.text.text_blocks import bar, grid, headline, sentences, show_doubts, title
 from planner.timeline.view import show_timeline
 from planner.views.choices_view import ONE_CHANGE, show_choices
 from planner.views.render import step_error_text, step_range
@@ -33,9 +32,7 @@ def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline
         step: one step of the plan, to draw as a timeline; `None`: none.
     """
     headline(console, _headline(answer), is_good=answer.is_feasible)
-    if answer.design:
-        doubt(console, memory_doubt(answer.design))
-        doubt(console, purchase_doubt(answer.design))
+    show_doubts(console, doubts(answer.design))
     if answer.violations:
         title(console, "violated constraints")
         sentences(console, [violation.sentence for violation in answer.violations])

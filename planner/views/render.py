@@ -14,8 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.job.typed_command import TypedCommand
-from planner.notes.memory_note import memory_doubt
-from planner.notes.purchase_note import purchase_doubt
+from planner.notes.doubts import doubts
 from planner.notes.reasons import searched_text
 from planner.recommended.design_words import (
     breakdowns,
@@ -29,7 +28,7 @@ from planner.recommended.design_words import (
 from planner.recommended.limit_uses import LIMIT_UNITS
 from planner.recommended.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text import human
-from planner.text.text_blocks import bar, command_line, doubt, grid, plain_table, sentences, title
+from planner.text.text_blocks import bar, command_line, grid, plain_table, sentences, show_doubts, title
 from planner.views.bests_view import show_bests
 from planner.views.choices_view import SAME_ACCELERATORS, show_choices
 from planner.views.comparisons_view import show_comparisons
@@ -89,9 +88,7 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
     console.print(
         Text(f"{verdict}: {headline(best, site_words(answer, best))}" if best else verdict, style=style)
     )
-    if best:
-        doubt(console, memory_doubt(best))
-        doubt(console, purchase_doubt(best))
+    show_doubts(console, doubts(best))
     console.print(Text(f"Job {answer.job}, seed {answer.seed}: {searched_text(answer)}; {answer.algorithm}."))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner import recommend
+from planner.notes.doubts import doubts
 from planner.notes.sharding_note import FEW_FRAMEWORKS
 from planner.one_design.simulated_design import simulate_plan
 from planner.text import human
@@ -35,6 +36,13 @@ def remarks(job: Job, plan: Plan) -> list[str]:
 )
 def test_gradients_that_are_sharded_in_a_pipeline_are_remarked(plan: Plan, is_told: bool) -> None:
     assert bool(remarks(JOB, plan)) == is_told
+    design = simulate_plan(JOB, plan, with_sensitivities=False).design
+    doubt = "Few frameworks can run it: ZeRO stage 2 in a pipeline (Notes)."
+    assert (doubt in doubts(design)) == is_told
+
+
+def test_nothing_is_doubted_without_a_design() -> None:
+    assert doubts(None) == []
 
 
 def test_the_remark_has_the_time_of_stage_1_or_why_it_cannot_be() -> None:

@@ -1,0 +1,16 @@
+"""What should a reader doubt before reading on? What stands directly below the first line of an answer."""
+
+from __future__ import annotations
+
+from planner.notes.memory_note import memory_doubt
+from planner.notes.purchase_note import purchase_doubt
+from planner.notes.sharding_note import sharding_doubt
+from planner.recommended.recommendation import Design
+
+
+def doubts(design: Design | None) -> list[str]:
+    """Returns warnings about a design to show at once; the notes say more. None without a design."""
+    if design is None:
+        return []
+    found = (memory_doubt(design), sharding_doubt(design.plan), purchase_doubt(design))
+    return [doubt for doubt in found if doubt]
