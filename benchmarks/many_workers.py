@@ -266,10 +266,10 @@ def measured() -> Costs:
     )
 
 
-def processor_s(work: Callable[[], object], num_times: int = 5) -> float:
-    """Returns the least processor time of some calls after a first one."""
+def processor_s(work: Callable[[], object]) -> float:
+    """Returns the least processor time of five calls after a first one."""
     times_s = []
-    for _ in range(num_times + 1):
+    for _ in range(6):
         start_s = time.process_time()
         work()
         times_s.append(time.process_time() - start_s)
@@ -282,8 +282,9 @@ def echo(job: bytes, code: str, designs: bytes) -> bytes:
     return designs[:16_000]
 
 
-def _round_trips(cluster: Cluster, job: bytes, payload: bytes, num_chunks: int = 300) -> tuple[float, float]:
+def _round_trips(cluster: Cluster, job: bytes, payload: bytes) -> tuple[float, float]:
     """Processor seconds of client and scheduler per chunk, and the time until a single one is back."""
+    num_chunks = 300
     cluster.submit(echo, job, payload)()
     start_s = time.process_time()
     for pending in [cluster.submit(echo, job, payload) for _ in range(num_chunks)]:

@@ -260,11 +260,11 @@ def write_fixture(traces: Sequence[Trace]) -> None:
     _write(FIXTURE / "straggler_steps.csv", columns, steps)
 
 
-def read_fixture(name: str, folder: Path = FIXTURE) -> Trace:
+def read_fixture(name: str) -> Trace:
     """Reads the steps of one job that `write_fixture` wrote."""
-    with (folder / "straggler_steps.csv").open(encoding="utf-8", newline="") as file:
+    with (FIXTURE / "straggler_steps.csv").open(encoding="utf-8", newline="") as file:
         steps = [row for row in csv.DictReader(file) if row["job"] == name]
-    with (folder / f"straggler_{name}.csv").open(encoding="utf-8", newline="") as file:
+    with (FIXTURE / f"straggler_{name}.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     num_replicas = max(int(row["replica"]) for row in rows if row["step"] != MEAN) + 1
 

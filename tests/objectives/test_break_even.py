@@ -40,8 +40,8 @@ def offered(ownership: Mapping[str, object], node_usd: float = 300e3, **fields: 
     )
 
 
-def months_of(job: Job, used: Usage | None = None) -> float:
-    return float(rent_or_own(job, PLANS, used or usage(hours=100, energy_kwh=1000)).break_even_months[0])
+def months_of(job: Job) -> float:
+    return float(rent_or_own(job, PLANS, usage(hours=100, energy_kwh=1000)).break_even_months[0])
 
 
 # 24 accelerators at 2.5 USD for 730.5 hours are 43,830 USD a month; they draw 10 kW at 0.1 USD: 730.5 USD.

@@ -25,11 +25,9 @@ from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans
 PLANS = plans_with({"num_gpus": 16}, {"num_gpus": 32}, {"num_gpus": 32, "offer": 1})
 
 
-def drawn(job: Job, seed: int = 1, num_draws: int = 1000) -> DrawnObjectives:
+def drawn(job: Job, seed: int = 1) -> DrawnObjectives:
     result = evaluate(job, PLANS)
-    return draw_objectives(
-        UnsureDesigns.of(job, PLANS, result.outcomes, result.scores), seed=seed, num_draws=num_draws
-    )
+    return draw_objectives(UnsureDesigns.of(job, PLANS, result.outcomes, result.scores), seed=seed)
 
 
 def unsure(factors: Factors) -> UnsureInput:

@@ -23,16 +23,14 @@ H100 = "h100-sxm5-80gb"
 A100 = "a100-sxm4-80gb"
 
 
-def rented(
-    accelerator: str = H100, *, node: str | None = None, fabric: str | None = None, usd: float = 2.0
-) -> Offer:
-    """Returns an offer of 1 to 100,000 rented accelerators with the catalogue's node and fabric."""
+def rented(accelerator: str = H100, *, node: str | None = None) -> Offer:
+    """Returns an offer of 1 to 100,000 rented accelerators at 2 USD an hour, with the catalogue's node and fabric."""
     return Offer(
         accelerator=catalog.accelerator(accelerator),
         node=catalog.node(node) if node else catalog.default_node(accelerator),
-        fabric=catalog.fabric(fabric) if fabric else catalog.default_fabric(accelerator),
+        fabric=catalog.default_fabric(accelerator),
         num_gpus=GpuRange(min=1, max=100_000),
-        rent_usd_per_gpu_hour=Estimate(low=usd, mid=usd, high=usd),
+        rent_usd_per_gpu_hour=Estimate(low=2.0, mid=2.0, high=2.0),
     )
 
 

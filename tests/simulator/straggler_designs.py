@@ -16,7 +16,6 @@ def design_of(
     stages: int = 1,
     chunks: int = 1,
     micro_batches: int = 8,
-    group_size: int | None = None,
     gpus_per_node: int = 8,
     slowest: float = 1.0,
     compute: float = 1.0,
@@ -31,7 +30,7 @@ def design_of(
         "num_stages": stages,
         "num_chunks_per_stage": chunks,
         "num_micro_batches": micro_batches,
-        "group_size": group_size or stages,
+        "group_size": stages,
         "gpus_per_node": gpus_per_node,
     }
     numbers = {

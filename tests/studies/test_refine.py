@@ -28,9 +28,9 @@ def some_designs(job: Job) -> Evaluation:
     return evaluate(job, pruned_space(job).designs().take(slice(0, None, 40)).take(slice(0, 12)))
 
 
-def refined(job: Job, front: Evaluation, seed: int = 3) -> tuple[list[PlanTable], list[Results]]:
+def refined(job: Job, front: Evaluation) -> tuple[list[PlanTable], list[Results]]:
     """What is suggested and what it comes to, round by round."""
-    search = Refinement(job, front, seed)
+    search = Refinement(job, front, seed=3)
     plans, results = [], []
     while len(suggested := search.suggest()):
         found = evaluate(job, suggested)

@@ -22,9 +22,9 @@ from simulator.errors import InputError
 from tests.planner.measured_rows import KORTHIKANTI_22B, LLAMA_8B, LLAMA_405B, simulated_row, written
 
 
-def entry_for(folder: Path, cells: dict[str, object], low_s: float = 1.0, high_s: float = 2.0) -> Modelled:
+def entry_for(folder: Path, cells: dict[str, object]) -> Modelled:
     (comparison,) = compare([simulated_row(folder, cells)])
-    return Modelled(comparison=comparison, interval=Interval(low_s=low_s, high_s=high_s))
+    return Modelled(comparison=comparison, interval=Interval(low_s=1.0, high_s=2.0))
 
 
 def shown(entry: Modelled | Unmodelled) -> str:

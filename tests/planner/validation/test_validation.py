@@ -33,8 +33,8 @@ from simulator.units import GIB
 from tests.planner.measured_rows import LLAMA_8B, compared, shipped, written
 
 
-def modelled(comparison: Comparison, low_s: float = 0.0, high_s: float = math.inf) -> Modelled:
-    return Modelled(comparison=comparison, interval=Interval(low_s=low_s, high_s=high_s))
+def modelled(comparison: Comparison) -> Modelled:
+    return Modelled(comparison=comparison, interval=Interval(low_s=0.0, high_s=math.inf))
 
 
 class TestScores:

@@ -29,13 +29,13 @@ def photons(num_ranks: int, num_ports: int = 1) -> Topology:
     return photonic(num_ranks, BANDWIDTH, LATENCY, num_ports=num_ports, set_up_s=SET_UP)
 
 
-def one_after_another(topology: Topology, ends: list[tuple[int, int]], num_bytes: float = 100.0) -> Played:
+def one_after_another(topology: Topology, ends: list[tuple[int, int]]) -> Played:
     router, graph = Router(topology), TaskGraphBuilder()
     before = np.array([NONE])
     for source, target in ends:
         path = router.paths([source], [target])
         before = graph.add(
-            "flow", duration_s=router.latency_s(path), num_bytes=num_bytes, path=path, after=[before]
+            "flow", duration_s=router.latency_s(path), num_bytes=100.0, path=path, after=[before]
         )
     return play(graph.build(), topology, router.table())
 

@@ -40,8 +40,8 @@ def trained(
     return hop_result(step, play(step.graph, network, step.paths))
 
 
-def one_slow(rules: HopRules, num_iterations: int = 40) -> HopResult:
-    compute_s = np.ones((num_iterations, WORKERS))
+def one_slow(rules: HopRules) -> HopResult:
+    compute_s = np.ones((40, WORKERS))
     compute_s[:, 0] = SLOW
     return trained(compute_s, hop_graph(HopGraph.RING, WORKERS), rules)
 

@@ -21,15 +21,12 @@ DENSE = training(
 EXPERTS = training("deepseek-v3", global_batch_size=256)
 """61 layers, of which the first three have no experts."""
 REPLICAS = plan_of(data=8)
+BY_UNIFORM = DENSE.model_copy(update={"recompute_method": "uniform"})
 
 
 def recomputing(num_layers: int | None, plan: Plan = REPLICAS) -> Plan:
     """The plan with so many layers of every chunk computed again, or all of them."""
     return changed(plan, recompute=Recompute.FULL, recompute_num_layers=num_layers)
-
-
-def by_uniform(workload: Workload = DENSE) -> Workload:
-    return workload.model_copy(update={"recompute_method": "uniform"})
 
 
 class TestBlock:
@@ -106,13 +103,13 @@ class TestBlock:
 
 class TestUniform:
     def test_a_group_keeps_one_input_and_computes_all_of_it_again(self) -> None:
-        one, four = (memory_of(by_uniform(), recomputing(n)) for n in (None, 4))
+        one, four = (memory_of(BY_UNIFORM, recomputing(n)) for n in (None, 4))
         layer = memory_of(DENSE, REPLICAS).activations_bytes[0] / 16
         assert four.activations_bytes == pytest.approx(one.activations_bytes / 4)
         assert four.workspace_bytes - one.workspace_bytes == pytest.approx(3 * layer)
 
     def test_a_step_is_as_long_as_with_groups_of_one(self) -> None:
-        one, four = (step_of(by_uniform(), recomputing(n)).step_time_s for n in (None, 4))
+        one, four = (step_of(BY_UNIFORM, recomputing(n)).step_time_s for n in (None, 4))
         assert one == four
 
 
