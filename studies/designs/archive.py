@@ -16,6 +16,8 @@ from studies.designs.reduction import Reduction
 SAME_WITHIN_FRACTION = 0.001
 """A non-dominated design that gains less than this over another one in every objective is not shown with it. The share is
 far below what the model can resolve."""
+BEYOND_WORST = 1.1
+"""Hypervolumes are measured up to this multiple of the worst values of a front."""
 
 
 class Archive:
@@ -64,7 +66,10 @@ class Archive:
         return dict(zip(ExcessTable.names(), self.tally.num_breaking.sum(axis=0).tolist(), strict=True))
 
     def hypervolume(self) -> float:
-        """Returns the share of the box between zero and the worst values of the first front that the front dominates."""
+        """Returns the share of a box that the front dominates.
+
+        The box reaches from zero to `BEYOND_WORST` times the worst values of the first front.
+        """
         if self.front is None:
             return 0.0
         values = self.front.objectives(self._job)
@@ -102,5 +107,5 @@ class Archive:
             front = Evaluation.concatenate([self.front, front]).take(rows)
             ids = np.concatenate([self.ids, ids])[rows]
         if self._reference is None:
-            self._reference = 1.1 * front.objectives(self._job).max(axis=0)
+            self._reference = BEYOND_WORST * front.objectives(self._job).max(axis=0)
         self.front, self.ids, self._distinct = front, ids, None

@@ -10,11 +10,8 @@ import numpy as np
 from objectives.pareto import dominated_share
 from simulator.domain.job import Job
 from simulator.table import Floats
-from studies.designs.archive import Archive
+from studies.designs.archive import BEYOND_WORST, Archive
 from studies.evaluation.evaluator import Evaluator
-
-BEYOND_WORST = 1.1
-"""The hypervolume is measured up to this multiple of the worst values of the compared fronts."""
 
 
 @dataclass(frozen=True, kw_only=True)
