@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
-from constraints.answers import INTERVAL_FACTOR, has_other_intervals, stepped_caps
+from constraints.answers import INTERVAL_FACTOR, has_any_number_of_spares, has_other_intervals, stepped_caps
 from constraints.evaluation import Evaluation
 from constraints.layout import can_save_by
 from simulator.domain.job import Job
@@ -100,10 +100,11 @@ class _Tuner:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._start = start
         self._job = job
-        own = CheckpointScheme.from_code(int(start.plans.checkpoint_scheme[0])).value
-        self._intervals_s = {**intervals_s, own: float(start.outcomes.run.checkpoint_interval_s[0])}
+        self._scheme = CheckpointScheme.from_code(int(start.plans.checkpoint_scheme[0])).value
+        own_s = float(start.outcomes.run.checkpoint_interval_s[0])
+        self._intervals_s = {**intervals_s, self._scheme: own_s}
         spares = int(start.plans.num_spare_nodes[0])
-        self._spares = (0, max(spares, most_spares)) if len(job.search.with_spares) == 2 else (spares, spares)
+        self._spares = (0, max(spares, most_spares)) if has_any_number_of_spares(job) else (spares, spares)
         self._caps = np.unique([*stepped_caps(job), start.plans.power_cap_fraction[0]])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # experimental features announce themselves
@@ -138,14 +139,13 @@ class _Tuner:
     def _as_it_is(self) -> dict[str, float | str]:
         """The unchanged design as a trial."""
         plans = self._start.plans
-        scheme = CheckpointScheme.from_code(int(plans.checkpoint_scheme[0])).value
         trial: dict[str, float | str] = {
-            "scheme": scheme,
+            "scheme": self._scheme,
             "num_spare_nodes": int(plans.num_spare_nodes[0]),
             "power_cap": int(np.searchsorted(self._caps, plans.power_cap_fraction[0])),
         }
-        if self._tunes_interval_of(scheme):
-            trial[f"interval_s of {scheme}"] = self._intervals_s[scheme]
+        if self._tunes_interval_of(self._scheme):
+            trial[f"interval_s of {self._scheme}"] = self._intervals_s[self._scheme]
         return trial
 
     def tell(self, values: Floats, excess: float) -> None:
@@ -174,9 +174,12 @@ def _intervals_s(job: Job, plans: PlanTable) -> list[dict[str, float]]:
         rows = np.flatnonzero(can_save_by(job, plans, [scheme]))
         if len(rows) == 0:
             continue
-        as_simulated = {"checkpoint_interval_s": np.full(len(rows), np.nan)}
-        schemes = {"checkpoint_scheme": np.full(len(rows), scheme.code)}
-        best_s = simulate(job, replace(plans.take(rows), **schemes, **as_simulated)).run.checkpoint_interval_s
+        saved = replace(
+            plans.take(rows),
+            checkpoint_scheme=np.full(len(rows), scheme.code),
+            checkpoint_interval_s=np.full(len(rows), np.nan),
+        )
+        best_s = simulate(job, saved).run.checkpoint_interval_s
         for row, interval_s in zip(rows.tolist(), best_s.tolist(), strict=True):
             intervals[row][scheme.value] = interval_s
     return intervals
