@@ -113,10 +113,16 @@ def present_cut(job: Job, plan: Plan) -> tuple[int, ...] | None:
 def _spread(job: Job, plan: Plan) -> tuple[int, ...]:
     """Layers dealt out one by one, for when there is no other cut to start from."""
     num_chunks = plan.pipeline_parallel * plan.virtual_pipeline
-    inner = np.ones(num_chunks, dtype=np.int64)
-    inner[[0, -1]] = 0
-    more = job.workload.model.num_layers - int(inner.sum())
-    return tuple((inner + more // num_chunks + (np.arange(num_chunks) < more % num_chunks)).tolist())
+    least = _least_layers(num_chunks)
+    more = job.workload.model.num_layers - int(least.sum())
+    return tuple((least + more // num_chunks + (np.arange(num_chunks) < more % num_chunks)).tolist())
+
+
+def _least_layers(num_chunks: int) -> Integers:
+    """The fewest layers of each chunk, `(C,)`: only the first and the last one, which have other work, may be empty."""
+    least = np.ones(num_chunks, dtype=np.int64)
+    least[[0, -1]] = 0
+    return least
 
 
 def _check(job: Job, plan: Plan) -> None:
@@ -211,6 +217,5 @@ def _moves(layers: Integers) -> Integers:
         pairs = pairs[np.abs(pairs[:, 0] - pairs[:, 1]) == 1]
     steps = np.eye(num_chunks, dtype=np.int64)
     moved = layers + steps[pairs[:, 1]] - steps[pairs[:, 0]]
-    least = np.ones(num_chunks, dtype=np.int64)
-    least[[0, -1]] = 0
-    return np.asarray(moved[(moved >= np.minimum(least, layers)).all(axis=1)])
+    least = np.minimum(_least_layers(num_chunks), layers)
+    return np.asarray(moved[(moved >= least).all(axis=1)])

@@ -220,22 +220,18 @@ class _Model:
         """Redundant cuts: node-hours between the earliest start of a job and the latest end of one."""
         windows = self.problem.windows
         begins, ends = {window.start_h for window in windows}, {window.end_h for window in windows}
+        ways = [(self.problem.ways[number], self.is_taken[number]) for number in mine]
         for begin, end in product(sorted(begins), sorted(ends)):
-            inside = [
-                number
-                for number in mine
-                if begin <= windows[self.problem.ways[number].job].start_h
-                and windows[self.problem.ways[number].job].end_h <= end
+            needed = [
+                way.num_nodes * way.duration_h * taken
+                for way, taken in ways
+                if begin <= windows[way.job].start_h and windows[way.job].end_h <= end
             ]
-            if inside:
-                needed = sum(
-                    self.problem.ways[number].num_nodes
-                    * self.problem.ways[number].duration_h
-                    * self.is_taken[number]
-                    for number in inside
-                )
-                there = [_overlap_h(lot, begin, end) for lot in pool.lots]
-                self.model.add(needed <= sum(hours * nodes for hours, nodes in zip(there, lots, strict=True)))
+            if needed:
+                there = [
+                    _overlap_h(lot, begin, end) * nodes for lot, nodes in zip(pool.lots, lots, strict=True)
+                ]
+                self.model.add(sum(needed) <= sum(there))
 
     def _add_power(self) -> None:
         if self.problem.power_w is None:
