@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +75,16 @@ def _at(rows: Sequence[Row], model: str, size: int) -> dict[str, Row]:
     return best_by_scheme([r for r in rows if r[MODEL] == model and r["num_gpus"] == size and is_auto(r)])
 
 
+def _clusters(rows: Sequence[Row]) -> Iterator[tuple[str, int, dict[str, Row]]]:
+    """Every model on every size, with the best design of every scheme."""
+    return ((model, size, _at(rows, model, size)) for model in _models(rows) for size in _sizes_of(rows))
+
+
+def _saved(best: Mapping[str, Row], scheme: str, figure: str) -> float:
+    """How much less of a figure a scheme takes than asynchronous saves."""
+    return number(best[ASYNC], figure) - number(best[scheme], figure)
+
+
 def _layout(row: Row) -> str:
     names = ("tensor_parallel", "pipeline_parallel", "virtual_pipeline", "data_parallel")
     t, p, v, d = (int(number(row, name)) for name in names)
@@ -118,48 +128,43 @@ def _diminishing(rows: Sequence[Row], model: str) -> str:
 def _schemes_in_short(rows: Sequence[Row], model: str) -> str:
     size = _sizes_of(rows)[-1]
     best = _at(rows, model, size)
-    plain = best[ASYNC]
     words = []
     for scheme, name in ((PEER, "memory of peers"), (SYNC, "saves that training waits for")):
-        points = 100.0 * (number(best[scheme], "goodput_fraction") - number(plain, "goodput_fraction"))
-        mwh = (number(plain, "energy_kwh") - number(best[scheme], "energy_kwh")) * MWH_PER_KWH
-        usd = number(plain, "cost_usd") - number(best[scheme], "cost_usd")
+        points = 100.0 * (number(best[scheme], "goodput_fraction") - number(best[ASYNC], "goodput_fraction"))
+        mwh = _saved(best, scheme, "energy_kwh") * MWH_PER_KWH
+        usd = _saved(best, scheme, "cost_usd")
         words.append(f"{name}: {points:+.2f} points of goodput ({mwh:+,.0f} MWh and {usd:+,.0f} $ saved)")
     return f"**{model}** on {size:,} GPUs, against asynchronous saves: {'; '.join(words)}."
 
 
 def _worth_in_short(rows: Sequence[Row], model: str) -> str:
-    saved = {
-        size: number(best[ASYNC], "cost_usd") - number(best[ASSISTED], "cost_usd")
-        for size in _sizes_of(rows)
-        for best in [_at(rows, model, size)]
-    }
-    size = max(saved, key=lambda found: saved[found])
-    share = saved[size] / number(_at(rows, model, size)[ASYNC], "cost_usd")
+    best_at = {size: _at(rows, model, size) for size in _sizes_of(rows)}
+    size = max(best_at, key=lambda found: _saved(best_at[found], ASSISTED, "cost_usd"))
+    usd = _saved(best_at[size], ASSISTED, "cost_usd")
+    share = usd / number(best_at[size][ASYNC], "cost_usd")
     return (
-        f"**{model}**: gradient assistance is worth most on {size:,} GPUs, {saved[size]:,.0f} $ or {share:.3%} of the "
-        "run, each scheme at its best interval."
+        f"**{model}**: gradient assistance is worth most on {size:,} GPUs, {usd:,.0f} $ or {share:.3%} of the run, each "
+        "scheme at its best interval."
     )
 
 
 def _sizes(rows: Sequence[Row]) -> str:
     lines = []
-    for model in _models(rows):
-        for size in _sizes_of(rows):
-            row = _at(rows, model, size)[ASYNC]
-            lines.append(
-                (
-                    f"{model}, {size:,}",
-                    _layout(row),
-                    f"{number(row, 'step_time_s'):.4g}",
-                    f"{number(row, 'mfu_fraction'):.1%}",
-                    f"{number(row, 'goodput_fraction'):.2%}",
-                    f"{number(row, 'time_to_train_days'):.3g}",
-                    f"{number(row, 'energy_kwh') * MWH_PER_KWH:,.0f}",
-                    f"{number(row, 'cost_usd') / 1e6:.3g}",
-                    f"{number(row, 'carbon_kgco2e') / 1e3:,.0f}",
-                )
+    for model, size, best in _clusters(rows):
+        row = best[ASYNC]
+        lines.append(
+            (
+                f"{model}, {size:,}",
+                _layout(row),
+                f"{number(row, 'step_time_s'):.4g}",
+                f"{number(row, 'mfu_fraction'):.1%}",
+                f"{number(row, 'goodput_fraction'):.2%}",
+                f"{number(row, 'time_to_train_days'):.3g}",
+                f"{number(row, 'energy_kwh') * MWH_PER_KWH:,.0f}",
+                f"{number(row, 'cost_usd') / 1e6:.3g}",
+                f"{number(row, 'carbon_kgco2e') / 1e3:,.0f}",
             )
+        )
     heading = (
         "model, GPUs", "fastest layout", "step (s)", "MFU", "goodput", "days", "MWh", "million $", "t CO2e",
     )  # fmt: skip
@@ -185,17 +190,14 @@ def _doubling(rows: Sequence[Row]) -> str:
 
 def _schemes(rows: Sequence[Row]) -> str:
     lines = []
-    schemes = list(COLORS)
-    for model in _models(rows):
-        for size in _sizes_of(rows):
-            best = _at(rows, model, size)
-            cells = [
-                f"{number(best[s], 'goodput_fraction'):.2%}, {number(best[s], 'used_interval_s') / MINUTE:.1f}"
-                for s in schemes
-            ]
-            per_gpu = number(best[ASYNC], "checkpoint_bytes_per_gpu") / GIGA
-            lines.append((f"{model}, {size:,}", f"{per_gpu:.2f}", *cells))
-    return table_of_numbers(("model, GPUs", "GB per GPU", *(f"`{scheme}`" for scheme in schemes)), lines)
+    for model, size, best in _clusters(rows):
+        cells = [
+            f"{number(best[s], 'goodput_fraction'):.2%}, {number(best[s], 'used_interval_s') / MINUTE:.1f}"
+            for s in COLORS
+        ]
+        per_gpu = number(best[ASYNC], "checkpoint_bytes_per_gpu") / GIGA
+        lines.append((f"{model}, {size:,}", f"{per_gpu:.2f}", *cells))
+    return table_of_numbers(("model, GPUs", "GB per GPU", *(f"`{scheme}`" for scheme in COLORS)), lines)
 
 
 def _intervals(rows: Sequence[Row]) -> str:
@@ -220,24 +222,21 @@ def _intervals(rows: Sequence[Row]) -> str:
 def _worth(rows: Sequence[Row]) -> str:
     """The gain from gradient-assisted saves over asynchronous ones, each at its best interval."""
     lines = []
-    for model in _models(rows):
-        for size in _sizes_of(rows):
-            best = _at(rows, model, size)
-            plain, assisted = best[ASYNC], best[ASSISTED]
-            saved_mwh = (number(plain, "energy_kwh") - number(assisted, "energy_kwh")) * MWH_PER_KWH
-            saved_usd = number(plain, "cost_usd") - number(assisted, "cost_usd")
-            lines.append(
-                (
-                    f"{model}, {size:,}",
-                    f"{number(plain, 'checkpoint_bytes_per_gpu') / GIGA:.2f}",
-                    f"{number(plain, 'stall_s'):.2f}",
-                    f"{number(assisted, 'stall_s'):.2f}",
-                    f"{number(assisted, 'goodput_fraction') - number(plain, 'goodput_fraction'):+.3%}",
-                    f"{saved_mwh:+.1f}",
-                    f"{saved_usd:+,.0f}",
-                    f"{saved_usd / number(plain, 'cost_usd'):+.3%}",
-                )
+    for model, size, best in _clusters(rows):
+        plain, assisted = best[ASYNC], best[ASSISTED]
+        saved_usd = _saved(best, ASSISTED, "cost_usd")
+        lines.append(
+            (
+                f"{model}, {size:,}",
+                f"{number(plain, 'checkpoint_bytes_per_gpu') / GIGA:.2f}",
+                f"{number(plain, 'stall_s'):.2f}",
+                f"{number(assisted, 'stall_s'):.2f}",
+                f"{number(assisted, 'goodput_fraction') - number(plain, 'goodput_fraction'):+.3%}",
+                f"{_saved(best, ASSISTED, 'energy_kwh') * MWH_PER_KWH:+.1f}",
+                f"{saved_usd:+,.0f}",
+                f"{saved_usd / number(plain, 'cost_usd'):+.3%}",
             )
+        )
     heading = (
         "model, GPUs", "GB per GPU", "stall async (s)", "stall assisted (s)", "goodput", "MWh saved", "$ saved",
         "share of cost",
@@ -249,11 +248,8 @@ def _stops_paying(rows: Sequence[Row]) -> str:
     """Least bytes per GPU at which gradient-assisted saves still pay."""
     pays = [
         (number(best[ASYNC], "checkpoint_bytes_per_gpu") / GIGA, model, size)
-        for model in _models(rows)
-        for size in _sizes_of(rows)
-        for best in [_at(rows, model, size)]
-        if number(best[ASYNC], "cost_usd") - number(best[ASSISTED], "cost_usd")
-        > WORTH_IT_FRACTION * number(best[ASYNC], "cost_usd")
+        for model, size, best in _clusters(rows)
+        if _saved(best, ASSISTED, "cost_usd") > WORTH_IT_FRACTION * number(best[ASYNC], "cost_usd")
     ]
     if not pays:
         return f"At no size of this study do they save as much as {WORTH_IT_FRACTION:.1%} of the cost of the run."
@@ -333,7 +329,7 @@ def _draw_sizes(rows: Sequence[Row], folder: Path) -> Path:
         axis.set_xlabel("GPUs")
         axis.set_title(title, fontsize=9)
     axes[0].legend(fontsize=7, handlelength=4)
-    return _saved(figure, folder / "cluster-size.svg")
+    return _written(figure, folder / "cluster-size.svg")
 
 
 def _draw_intervals(rows: Sequence[Row], folder: Path) -> Path:
@@ -356,7 +352,7 @@ def _draw_intervals(rows: Sequence[Row], folder: Path) -> Path:
         axis.set_title(f"{model} on {size:,} GPUs", fontsize=9)
     axes[0].set_ylabel("goodput")
     axes[0].legend(fontsize=7)
-    return _saved(figure, folder / "interval.svg")
+    return _written(figure, folder / "interval.svg")
 
 
 def _draw_worth(rows: Sequence[Row], folder: Path) -> Path:
@@ -376,10 +372,10 @@ def _draw_worth(rows: Sequence[Row], folder: Path) -> Path:
     axis.set_xlabel("saved state per GPU (GB)")
     axis.set_ylabel("cost saved against asynchronous saves (%)")
     axis.legend(fontsize=7)
-    return _saved(figure, folder / "gradient-assisted.svg")
+    return _written(figure, folder / "gradient-assisted.svg")
 
 
-def _saved(figure: object, path: Path) -> Path:
+def _written(figure: object, path: Path) -> Path:
     from matplotlib import pyplot as plt
     from matplotlib.figure import Figure
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from docs.markdown import row_of_text
 from planner.job.file import parse_job
 from simulator.errors import InputError
 
@@ -68,7 +69,7 @@ EXAMPLES: tuple[tuple[str, ...], ...] = (
 
 def rules_section() -> str:
     """Returns the section with every example and the message that refuses it."""
-    rows = [f"| {_code(overrides)} | {_escaped(sentence)} |" for overrides, sentence in refusals()]
+    rows = [row_of_text((_code(overrides), sentence)) for overrides, sentence in refusals()]
     return "\n".join([_HEAD, *rows, ""])
 
 
@@ -91,10 +92,6 @@ def refusals() -> Iterator[tuple[tuple[str, ...], str]]:
 
 def _code(overrides: tuple[str, ...]) -> str:
     return " ".join(f"`{override}`" for override in overrides)
-
-
-def _escaped(sentence: str) -> str:
-    return sentence.replace("|", "\\|")
 
 
 _HEAD = """\
