@@ -39,7 +39,12 @@ SECTIONS: Mapping[str, Mapping[str, object]] = {
 
 
 def job_with(*offers: Mapping[str, object], **sections: object) -> Job:
-    """Returns a job on a few H100 that trains Llama 3.1 8B, with some of its sections replaced.
+    """Returns the job of `document_with`."""
+    return parse_job(document_with(*offers, **sections))
+
+
+def document_with(*offers: Mapping[str, object], **sections: object) -> dict[str, object]:
+    """Returns a job on a few H100 that trains Llama 3.1 8B, with some of its sections replaced, as in a job file.
 
     Args:
         *offers: offers as in a job file; by default H100 for rent.
@@ -55,7 +60,7 @@ def job_with(*offers: Mapping[str, object], **sections: object) -> Job:
         differs = document[name]
         assert isinstance(differs, Mapping)
         document[name] = {**usual, **differs}
-    return parse_job(document)
+    return document
 
 
 def plans_with(*rows: Mapping[str, object]) -> PlanTable:

@@ -37,7 +37,7 @@ from simulator.machine.training import training_constants
 from simulator.simulate import simulate
 from studies.files.identity import Identity
 from tests.planner.hand_made import recommended
-from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
+from tests.support import A100_RENTED, H100_RENTED, document_with, job_with, plans_with
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "calibration" / "steps.csv"
 Rows = Sequence[Mapping[str, object]]
@@ -386,16 +386,7 @@ def test_a_calibration_of_nothing_on_offer_is_refused_and_one_of_a_part_is_said(
 ) -> None:
     with pytest.raises(InputError, match="is of h100-sxm5-80gb, and the job offers a100-sxm4-80gb"):
         job_with(A100_RENTED, calibration=answer.calibration)
-    job = {
-        "workload": {
-            "model": "llama-3.1-8b",
-            "tokens": 5e10,
-            "sequence_length": 8192,
-            "global_batch_size": 64,
-        },
-        "offers": [H100_RENTED, A100_RENTED],
-        "site": "us-iowa",
-    }
+    job = document_with(H100_RENTED, A100_RENTED)
     (tmp_path / "job.json").write_text(json.dumps(job))
     plan = "offer=1,tp=2,dp=8,mbs=1"
     asked = [
@@ -422,17 +413,9 @@ def test_a_sweep_takes_a_calibration_and_says_so(
     tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sweep = {
-        "job": {
-            "workload": {
-                "model": "llama-3.1-8b",
-                "tokens": 5e10,
-                "sequence_length": 8192,
-                "global_batch_size": 64,
-            },
-            "offers": [H100_RENTED],
-            "site": "us-iowa",
-            "search": {"micro_batch_sizes": [1], "tensor_parallel": [2], "pipeline_parallel": [1]},
-        },
+        "job": document_with(
+            search={"micro_batch_sizes": [1], "tensor_parallel": [2], "pipeline_parallel": [1]}
+        ),
         "num_gpus": [16],
         "checkpoint_schemes": ["async"],
     }

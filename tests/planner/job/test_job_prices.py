@@ -15,7 +15,7 @@ from simulator.catalog import Kind, figures
 from simulator.catalog import rent as rent_of
 from simulator.domain.hourly import HourlyProfile
 from simulator.errors import InputError
-from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
+from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, document_with, job_with
 
 
 class TestJobFile:
@@ -24,23 +24,13 @@ class TestJobFile:
             "t,g\n" + "".join(f"2022-01-01T{hour:02d}:00,{400 - 200 * (hour % 2)}\n" for hour in range(24)),
             encoding="utf-8",
         )
-        job = parse_job(
-            {
-                "workload": {
-                    "model": "llama-3.1-8b",
-                    "tokens": 1e10,
-                    "sequence_length": 8192,
-                    "global_batch_size": 64,
-                },
-                "offers": [{**H100_BOUGHT, "site": {"region": "norway", "grid_profile": [0.1, 0.2] * 12}}],
-                "site": {
-                    "region": "us-iowa",
-                    "grid_profile": "grid.csv",
-                    "electricity_profile": {"mean": 0.1, "daily_amplitude": 0.05},
-                },
-            },
-            folder=tmp_path,
-        )
+        site = {
+            "region": "us-iowa",
+            "grid_profile": "grid.csv",
+            "electricity_profile": {"mean": 0.1, "daily_amplitude": 0.05},
+        }
+        offer = {**H100_BOUGHT, "site": {"region": "norway", "grid_profile": [0.1, 0.2] * 12}}
+        job = parse_job(document_with(offer, site=site), folder=tmp_path)
         assert job.site.grid_profile is not None
         assert job.site.grid_profile.per_hour == pytest.approx((0.4, 0.2) * 12)
         assert job.site.electricity_profile is not None

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from planner import load_job, parse_job, simulate_plan
+from planner import load_job, simulate_plan
 from planner.cli import commands as cli
 from planner.input.plan_input import plan_of, read_plan
 from planner.one_design.simulated_design import SimulatedDesign, one_step
 from planner.timeline.view import show_timeline
 from simulator.step.timeline import StepTimeline, step_timeline
+from tests.support import job_with
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 BLOOM = str(EXAMPLES / "bloom-176b.yaml")
@@ -155,20 +156,9 @@ class TestAnswer:
         self, schedule: str, lora: dict[str, int] | None
     ) -> None:
         """An embedding alone that is frozen, or all of whose backward is a weight gradient that comes later."""
-        document = {
-            "workload": {
-                "model": "llama-3.1-8b",
-                "tokens": 1e9,
-                "sequence_length": 4096,
-                "global_batch_size": 32,
-                "stage_layers": [0, 11, 11, 10],
-                "lora": lora,
-            },
-            "offers": [{"accelerator": "h100-sxm5-80gb", "num_gpus": 32, "rent_usd_per_gpu_hour": 2}],
-            "site": "us-iowa",
-        }
+        job = job_with(workload={"global_batch_size": 32, "stage_layers": [0, 11, 11, 10], "lora": lora})
         plan = {"tp": 8, "pp": 4, "dp": 1, "pipeline_schedule": schedule}
-        timeline = simulate_plan(parse_job(document), plan, with_sensitivities=False).timeline
+        timeline = simulate_plan(job, plan, with_sensitivities=False).timeline
         assert timeline is not None
         # Its first gradient has passed all stages there and back, while its forwards go on.
         first_s = sum(stage.compute_s for stage in timeline.stages) / timeline.num_micro_batches

@@ -14,7 +14,7 @@ from simulator import catalog
 from simulator.catalog import Kind, overlaid, read_own_figures
 from simulator.domain.job import Job
 from simulator.errors import InputError
-from tests.support import H100_RENTED
+from tests.support import H100_RENTED, document_with
 
 HEAD = "kind,id,quantity,value,unit,source,date,confidence\n"
 H100 = "h100-sxm5-80gb"
@@ -82,20 +82,7 @@ def test_a_new_region_needs_every_figure_that_a_site_requires(tmp_path: Path) ->
 def test_a_job_brings_its_own_files_and_later_ones_win(tmp_path: Path) -> None:
     for name, usd in (("first.csv", 0.11), ("second.csv", 0.12)):
         written(tmp_path, f"sites,us-iowa,electricity_price,{usd},USD/kWh,us,2026,verified", name=name)
-    job = parse_job(
-        {
-            "workload": {
-                "model": "llama-3.1-8b",
-                "tokens": 1e10,
-                "sequence_length": 8192,
-                "global_batch_size": 64,
-            },
-            "offers": [dict(H100_RENTED)],
-            "site": "us-iowa",
-            "catalog": ["first.csv", "second.csv"],
-        },
-        folder=tmp_path,
-    )
+    job = parse_job(document_with(catalog=["first.csv", "second.csv"]), folder=tmp_path)
     assert job.site.electricity_usd_per_kwh == 0.12
 
 
@@ -213,19 +200,7 @@ class TestFactors:
 
     def job_of(self, folder: Path, *rows: str, **fields: object) -> Job:
         written(folder, *rows)
-        document = {
-            "workload": {
-                "model": "llama-3.1-8b",
-                "tokens": 1e10,
-                "sequence_length": 8192,
-                "global_batch_size": 64,
-            },
-            "offers": [dict(H100_RENTED)],
-            "site": "us-iowa",
-            "catalog": "own.csv",
-            **fields,
-        }
-        return parse_job(document, folder=folder)
+        return parse_job(document_with(catalog="own.csv", **fields), folder=folder)
 
     def test_prices_and_footprints_enter_the_job_where_it_says_nothing(self, tmp_path: Path) -> None:
         rows = [
