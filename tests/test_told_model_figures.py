@@ -29,7 +29,7 @@ ON_8 = plan_of(data=8)
 
 
 def step_s(workload: Workload, plan: Plan, accelerator: str = H100) -> float:
-    rank = rank_of(workload, plan, accelerator)
+    rank = rank_of(workload, plan, accelerator=accelerator)
     return float(simulate_step(rank, split_layers(workload.model, rank.plans)).step_time_s[0])
 
 

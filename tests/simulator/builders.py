@@ -150,14 +150,14 @@ def memory_of(workload: Workload, *plans: Plan) -> MemoryTable:
     return peak_memory(workload, table, split_layers(workload.model, table))
 
 
-def rank_of(workload: Workload, plan: Plan, accelerator: str = H100) -> Rank:
-    """Returns the accelerators of a plan in the form that the step's formulas use."""
-    return Rank.of(job_of(workload, rented(accelerator)), table_of(plan))
+def rank_of(workload: Workload, *plans: Plan, accelerator: str = H100) -> Rank:
+    """Returns the accelerators of plans in the form that the step's formulas use."""
+    return Rank.of(job_of(workload, rented(accelerator)), table_of(*plans))
 
 
 def step_of(workload: Workload, *plans: Plan) -> StepTable:
     """Returns the step of plans."""
-    rank = Rank.of(job_of(workload), table_of(*plans))
+    rank = rank_of(workload, *plans)
     return simulate_step(rank, split_layers(workload.model, rank.plans))
 
 

@@ -15,5 +15,7 @@ NOTHING = np.zeros(1)
 def exchange_s(workload: Workload, plan: Plan, accelerator: str = H100) -> float:
     """Seconds of dispatch and combine in one direction, fully exposed."""
     return float(
-        expert_exchange_s(rank_of(workload, plan, accelerator), NOTHING, NOTHING, (NOTHING, NOTHING))[0][0]
+        expert_exchange_s(
+            rank_of(workload, plan, accelerator=accelerator), NOTHING, NOTHING, (NOTHING, NOTHING)
+        )[0][0]
     )

@@ -23,7 +23,7 @@ from simulator.replicas.cast_weights import casts_in_passes_s, gathered_weight_b
 from simulator.replicas.replica_sync import ReplicaTraffic
 from simulator.step.model_parts import ModelParts, part_times
 from simulator.step.parts import Part
-from tests.simulator.builders import changed, job_of, memory_of, plan_of, rented, table_of, training
+from tests.simulator.builders import changed, job_of, memory_of, plan_of, rank_of, table_of, training
 
 MODEL = catalog.model("llama-3.1-8b")
 LAYERS = 32 * (2 * 4096 * 128 * (32 + 8) + 3 * 4096 * 14_336 + 2 * 4096)
@@ -32,10 +32,6 @@ ENDS = 2 * 128_256 * 4096 + 4096
 
 def in_8_bits(recipe: CastRecipe = "tensorwise", /, **choices: object) -> Workload:
     return changed(training(MODEL, global_batch_size=64), fp8_recipe=recipe, **choices)
-
-
-def rank_of(workload: Workload, plan: Plan, accelerator: str = "h100-sxm5-80gb") -> Rank:
-    return Rank.of(job_of(workload, rented(accelerator)), table_of(plan))
 
 
 fp8 = partial(plan_of, precision=Precision.FP8)
@@ -176,7 +172,7 @@ class TestCasts:
 
     def test_columns_of_mxfp8_are_gathered_and_not_made_of_rows(self) -> None:
         workload = in_8_bits("mxfp8", gathers_cast_weights=True)
-        rank = rank_of(workload, fp8(data=8, zero=3), "b200-sxm-180gb")
+        rank = rank_of(workload, fp8(data=8, zero=3), accelerator="b200-sxm-180gb")
         parts = ModelParts.of(rank, split_layers(MODEL, rank.plans))
         forward_s, backward_s = casts_in_passes_s(rank, parts.weights.together)
         assert backward_s == pytest.approx(forward_s)

@@ -17,13 +17,11 @@ from simulator.layers.model_ends import output_layer
 from simulator.layers.moved_operators import moved_operators_s
 from simulator.layout.chunks import split_layers
 from simulator.layout.trained_weights import StepWeights
-from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaTraffic
 from simulator.step.gradient_buckets import Buckets
 from simulator.step.model_parts import ModelParts
 from simulator.step.parts import Part
-from simulator.step.step import StepTable, simulate_step
-from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
+from tests.simulator.builders import gpt, job_of, plan_of, rank_of, step_of, training
 
 MODEL = gpt(num_layers=8, hidden_size=4096, num_heads=32, vocabulary_size=1024)
 GATED = training("llama-3.1-8b", global_batch_size=64)
@@ -36,23 +34,14 @@ def workload_of(**choices: object) -> Workload:
     return training(MODEL, global_batch_size=64).model_copy(update=choices)
 
 
-def rank_of(plan: Plan, workload: Workload) -> Rank:
-    return Rank.of(job_of(workload), table_of(plan))
-
-
-def step_of(plan: Plan, workload: Workload) -> StepTable:
-    rank = rank_of(plan, workload)
-    return simulate_step(rank, split_layers(workload.model, rank.plans))
-
-
 def traffic_of(plan: Plan, **choices: object) -> ReplicaTraffic:
-    rank = rank_of(plan, workload_of(**choices))
+    rank = rank_of(workload_of(**choices), plan)
     weights = StepWeights.of(rank.workload, rank.plans, split_layers(MODEL, rank.plans))
     return ReplicaTraffic.of(rank, weights)
 
 
 def moved_s(num_bytes: float, launches: float = 1.0) -> float:
-    kernels = rank_of(plan_of(), workload_of()).kernels
+    kernels = rank_of(workload_of(), plan_of()).kernels
     streamed_s = num_bytes / (H100_BYTES_PER_S * float(kernels.memory_fraction[0]))
     return streamed_s + launches * float(kernels.launch_s[0])
 
@@ -62,7 +51,7 @@ class TestSums:
     def test_pytorch_adds_gradients_in_16_bits_in_all_micro_batches_but_the_first(self, zero: int) -> None:
         plan = plan_of(tensor=2, data=8, zero=zero)
         none, added = (
-            step_of(plan, workload_of(gradient_bytes=2, added_gradient_bytes=each)) for each in (0.0, 6.0)
+            step_of(workload_of(gradient_bytes=2, added_gradient_bytes=each), plan) for each in (0.0, 6.0)
         )
         # 8 micro-batches, of which 7 read the sum and the new gradient and write the sum.
         wanted = moved_s(6 * 7 * MODEL.num_parameters / 2, launches=8 * NUM_PARTS)
@@ -71,14 +60,14 @@ class TestSums:
     def test_sums_in_32_bits_are_cleared_and_take_all_micro_batches(self) -> None:
         plan = plan_of(data=8)
         none, added = (
-            step_of(plan, workload_of(gradient_bytes=6, added_gradient_bytes=each)) for each in (0.0, 26.0)
+            step_of(workload_of(gradient_bytes=6, added_gradient_bytes=each), plan) for each in (0.0, 26.0)
         )
         wanted = moved_s(26 * 8 * MODEL.num_parameters, launches=8 * NUM_PARTS)
         assert float(added.compute_s[0] - none.compute_s[0]) == pytest.approx(wanted, rel=1e-3)
 
     def test_products_that_do_not_add_are_no_slower(self) -> None:
         plan = plan_of(data=8)
-        inside, apart = (step_of(plan, workload_of(added_gradient_bytes=each)) for each in (None, 0.0))
+        inside, apart = (step_of(workload_of(added_gradient_bytes=each), plan) for each in (None, 0.0))
         assert apart.compute_s[0] < inside.compute_s[0]
 
     @pytest.mark.parametrize(
@@ -93,32 +82,32 @@ class TestSums:
     )
     def test_products_add_to_gradients_that_a_rank_keeps_whole(self, plan: Plan, adds: bool) -> None:
         product = (np.array([4096.0]), np.array([4096.0]), np.array([4096.0]))
-        inside = rank_of(plan_of(), workload_of())
-        found = replace(rank_of(plan, workload_of()), sustained_fraction=inside.sustained_fraction)
+        inside = rank_of(workload_of(), plan_of())
+        found = replace(rank_of(workload_of(), plan), sustained_fraction=inside.sustained_fraction)
         is_as_long = found.weight_gradient_s(*product) == pytest.approx(inside.weight_gradient_s(*product))
         assert is_as_long is adds
 
     @pytest.mark.parametrize("zero", [2, 3])
     def test_sharded_gradients_are_no_whole_sums(self, zero: int) -> None:
         plan = plan_of(data=8, zero=zero)
-        inside, apart = (step_of(plan, workload_of(added_gradient_bytes=each)) for each in (None, 26.0))
+        inside, apart = (step_of(workload_of(added_gradient_bytes=each), plan) for each in (None, 26.0))
         assert apart.step_time_s[0] == inside.step_time_s[0]
 
 
 class TestBuckets:
     def test_deepspeed_fills_its_buckets_in_every_micro_batch_of_zero_2(self) -> None:
         plan = plan_of(data=8, zero=2)
-        none, copied = (step_of(plan, workload_of(bucket_copy_bytes=each)) for each in (0.0, 12.0))
+        none, copied = (step_of(workload_of(bucket_copy_bytes=each), plan) for each in (0.0, 12.0))
         wanted = moved_s(12 * 8 * MODEL.num_parameters, launches=8 * NUM_PARTS)
         assert float(copied.compute_s[0] - none.compute_s[0]) == pytest.approx(wanted, rel=1e-3)
 
     def test_one_replica_has_no_buckets(self) -> None:
-        none, copied = (step_of(plan_of(zero=2), workload_of(bucket_copy_bytes=each)) for each in (0.0, 12.0))
+        none, copied = (step_of(workload_of(bucket_copy_bytes=each), plan_of(zero=2)) for each in (0.0, 12.0))
         assert none.step_time_s[0] == copied.step_time_s[0]
 
     @pytest.mark.parametrize("weights", [2e8, 5e8, 5e9])
     def test_buckets_of_a_given_size_are_as_many_as_hold_the_weights(self, weights: float) -> None:
-        rank = rank_of(plan_of(data=8), workload_of(bucket_weights=weights))
+        rank = rank_of(workload_of(bucket_weights=weights), plan_of(data=8))
         chunks = split_layers(MODEL, rank.plans)
         found = Buckets.of(
             rank, ModelParts.of(rank, chunks), StepWeights.of(rank.workload, rank.plans, chunks)
@@ -146,7 +135,7 @@ class TestAllReduces:
     @given(zero=st.sampled_from([0, 3]), data=st.sampled_from([1, 8, 64]))
     def test_zero_0_and_3_have_their_own_ways(self, zero: int, data: int) -> None:
         plan = plan_of(data=data, zero=zero)
-        one, three = (step_of(plan, workload_of(scatters_gradients_from=each)) for each in (1, 3))
+        one, three = (step_of(workload_of(scatters_gradients_from=each), plan) for each in (1, 3))
         assert one.step_time_s[0] == three.step_time_s[0]
 
 
@@ -160,7 +149,7 @@ class TestOperators:
         plan = plan_of(recompute=recompute)
         plain, again = (
             moved_operators_s(
-                rank_of(plan, GATED.model_copy(update={"checkpoints_norms": each})), is_expert=False
+                rank_of(GATED.model_copy(update={"checkpoints_norms": each}), plan), is_expert=False
             )
             for each in (False, True)
         )
@@ -174,7 +163,7 @@ class TestOperators:
 
     def test_accuracy_and_a_fused_loss_move_46_and_14_bytes_a_logit(self) -> None:
         plain, measured = (
-            output_layer(rank_of(plan_of(), GATED.model_copy(update={"measures_accuracy": each})))
+            output_layer(rank_of(GATED.model_copy(update={"measures_accuracy": each}), plan_of()))
             for each in (False, True)
         )
         logits = 4096 * GATED.model.vocabulary_size

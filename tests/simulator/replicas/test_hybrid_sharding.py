@@ -9,13 +9,10 @@ from hypothesis import strategies as st
 
 from simulator.domain.plan import CheckpointScheme, Plan
 from simulator.domain.workload import Workload
-from simulator.layout.chunks import split_layers
 from simulator.machine.rank import Rank
-from simulator.memory.peak import MemoryTable, peak_memory
 from simulator.replicas.replica_sync import ReplicaGroup
 from simulator.simulate import simulate
-from simulator.step.step import StepTable, simulate_step
-from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
+from tests.simulator.builders import gpt, job_of, memory_of, plan_of, step_of, table_of, training
 from tests.simulator.checkpoint_jobs import STEP_S, costs_of, saving
 
 MODEL = gpt(num_layers=8, hidden_size=4096, num_heads=32, vocabulary_size=1024)
@@ -24,19 +21,9 @@ LATE = WORKLOAD.model_copy(update={"overlaps_gradient_sync": False})
 """Nothing hides the traffic of a step."""
 
 
-def memory_of(plan: Plan, workload: Workload = WORKLOAD) -> MemoryTable:
-    table = table_of(plan)
-    return peak_memory(workload, table, split_layers(workload.model, table))
-
-
 def states_bytes(plan: Plan, workload: Workload = WORKLOAD) -> float:
-    memory = memory_of(plan, workload)
+    memory = memory_of(workload, plan)
     return float((memory.weights_bytes + memory.gradients_bytes + memory.optimizer_bytes)[0])
-
-
-def step_of(plan: Plan, workload: Workload = WORKLOAD) -> StepTable:
-    table = table_of(plan)
-    return simulate_step(Rank.of(job_of(workload), table), split_layers(workload.model, table))
 
 
 class TestMemory:
@@ -79,14 +66,14 @@ class TestTraffic:
 
     def test_groups_of_one_synchronise_as_plain_replicas_do(self) -> None:
         alone, plain = (
-            step_of(plan, LATE) for plan in (plan_of(data=64, zero=1, shards=1), plan_of(data=64, zero=0))
+            step_of(LATE, plan) for plan in (plan_of(data=64, zero=1, shards=1), plan_of(data=64, zero=0))
         )
         assert alone.gradient_sync_s == pytest.approx(plain.gradient_sync_s)
 
     @pytest.mark.parametrize("zero", [2, 3])
     def test_groups_of_a_node_exchange_weights_over_nvlink_in_every_micro_batch(self, zero: int) -> None:
         hybrid, node, whole = (
-            step_of(plan_of(data=d, micro_batch=8, zero=zero, shards=shards)).shard_comm_s[0] / m
+            step_of(WORKLOAD, plan_of(data=d, micro_batch=8, zero=zero, shards=shards)).shard_comm_s[0] / m
             for d, shards, m in ((64, 8, 1), (8, None, 8), (64, None, 1))
         )
         assert hybrid == pytest.approx(node)
@@ -95,7 +82,7 @@ class TestTraffic:
     def test_copies_sum_a_share_of_the_gradients_over_their_own_network_cards(self) -> None:
         # Zhao et al., arXiv 2304.11277, section 3.2.2: 2 M (W - G) / (G W) bytes leave each rank, W ranks, G a group.
         hybrid, node = (
-            step_of(plan_of(data=d, micro_batch=8, zero=3, shards=shards), LATE).gradient_sync_s[0]
+            step_of(LATE, plan_of(data=d, micro_batch=8, zero=3, shards=shards)).gradient_sync_s[0]
             for d, shards in ((64, 8), (8, None))
         )
         rank = Rank.of(job_of(LATE), table_of(plan_of(data=64, zero=3, shards=8)))
@@ -124,7 +111,7 @@ def test_larger_groups_never_hold_more_states_and_never_update_slower(
 ) -> None:
     plans = [plan_of(tensor=tensor, data=data, zero=zero, shards=s) for s in (1, 2, 4, 8, 16)]
     states = [states_bytes(plan) for plan in plans]
-    updates_s = [step_of(plan).optimizer_s[0] for plan in plans]
+    updates_s = [step_of(WORKLOAD, plan).optimizer_s[0] for plan in plans]
     assert states == sorted(states, reverse=True)
     assert updates_s == sorted(updates_s, reverse=True)
 

@@ -7,15 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.domain.model import WeightPrefetch
-from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 from simulator.layers.model_ends import embedding, output_layer
-from simulator.layout.chunks import split_layers
 from simulator.machine.network import all_gather_s, reduce_scatter_s
-from simulator.machine.rank import Rank
-from simulator.memory.peak import MemoryTable, peak_memory
-from simulator.step.step import StepTable, simulate_step
-from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
+from tests.simulator.builders import gpt, memory_of, plan_of, rank_of, step_of, training
 
 MODEL = gpt(num_layers=8, hidden_size=4096, num_heads=32, vocabulary_size=1024)
 WAYS: tuple[WeightPrefetch, ...] = ("both", "forward", "backward", "none")
@@ -25,20 +20,12 @@ def prefetching(way: WeightPrefetch) -> Workload:
     return training(MODEL, global_batch_size=64).model_copy(update={"weight_prefetch": way})
 
 
-def step_of(way: WeightPrefetch, plan: Plan) -> StepTable:
-    rank = Rank.of(job_of(prefetching(way)), table_of(plan))
-    return simulate_step(rank, split_layers(MODEL, rank.plans))
-
-
-def memory_of(way: WeightPrefetch, plan: Plan) -> MemoryTable:
-    table = table_of(plan)
-    return peak_memory(prefetching(way), table, split_layers(MODEL, table))
-
-
 def test_a_pass_without_prefetch_waits_for_every_gather() -> None:
     plan = plan_of(data=8, zero=3)
-    rank = Rank.of(job_of(prefetching("none")), table_of(plan))
-    both, forward, none = (step_of(way, plan).shard_comm_s[0] for way in ("both", "forward", "none"))
+    rank = rank_of(prefetching("none"), plan)
+    both, forward, none = (
+        step_of(prefetching(way), plan).shard_comm_s[0] for way in ("both", "forward", "none")
+    )
     parts = [MODEL.embedding_parameters, *8 * [MODEL.dense_layer_parameters], MODEL.output_parameters]
     first_s, *others_s = (
         float(
@@ -77,7 +64,7 @@ def beside_s(part_s: float, traffic_s: float) -> float:
 
 def test_without_prefetch_one_layer_less_is_whole() -> None:
     plan = plan_of(data=8, zero=3)
-    both, forward, backward, none = (memory_of(way, plan).workspace_bytes[0] for way in WAYS)
+    both, forward, backward, none = (memory_of(prefetching(way), plan).workspace_bytes[0] for way in WAYS)
     assert both - none == pytest.approx(2 * MODEL.dense_layer_parameters)
     assert (forward, backward) == (none, both)
 
@@ -92,9 +79,9 @@ def test_prefetching_less_is_never_faster_and_never_larger(
     zero: int, pipeline: int, data: int, shards: int | None
 ) -> None:
     plan = plan_of(pipeline=pipeline, data=data, zero=zero, shards=shards if zero else None)
-    both, forward, backward, none = (step_of(way, plan).step_time_s[0] for way in WAYS)
+    both, forward, backward, none = (step_of(prefetching(way), plan).step_time_s[0] for way in WAYS)
     assert both <= min(forward, backward) * (1 + 1e-12)
     assert max(forward, backward) <= none * (1 + 1e-12)
-    assert memory_of("none", plan).peak_bytes <= memory_of("both", plan).peak_bytes
+    assert memory_of(prefetching("none"), plan).peak_bytes <= memory_of(prefetching("both"), plan).peak_bytes
     if zero < 3:
         assert both == none

@@ -14,17 +14,16 @@ from simulator.domain.plan import Plan, Recompute, Schedule
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
 from simulator.machine.network import scale_up_rate
-from simulator.machine.rank import Rank
 from simulator.pipeline.kernel import streamed_end_s
 from simulator.replicas.replica_sync import ReplicaTraffic
 from simulator.step.card_time import beside_own_traffic_s, parts_card_s, uses_cards, with_last_send_s
 from simulator.step.model_parts import ModelParts
 from simulator.step.parts import Part
 from simulator.step.shard_passes import shards_s
-from simulator.step.step import StepParts, simulate_step, step_parts
+from simulator.step.step import StepParts, step_parts
 from simulator.traffic.layer_collectives import CORE_SHARE
 from simulator.traffic.stage_sends import send_card_s, send_s
-from tests.simulator.builders import changed, gpt, job_of, plan_of, table_of, training
+from tests.simulator.builders import changed, gpt, plan_of, rank_of, step_of, training
 
 CARD_BYTES_PER_S = 50e9 * 0.96
 """The node's share of one H100 at 400 Gbit/s, times what rings through InfiniBand reach (aliyun/SimAI, nic_ratio.csv)."""
@@ -32,19 +31,14 @@ DENSE = training("llama-3.1-70b", sequence_length=4096, global_batch_size=64)
 ROUTED = training("deepseek-v3", sequence_length=4096, global_batch_size=1024)
 
 
-def rank_of(workload: Workload, *plans: Plan) -> Rank:
-    return Rank.of(job_of(workload), table_of(*plans))
-
-
 def parts_of(workload: Workload, *plans: Plan) -> StepParts:
-    table = table_of(*plans)
-    return step_parts(Rank.of(job_of(workload), table), split_layers(workload.model, table))
+    rank = rank_of(workload, *plans)
+    return step_parts(rank, split_layers(workload.model, rank.plans))
 
 
 def step_s(workload: Workload, *plans: Plan) -> float:
     """The step of the first of some designs that are simulated together."""
-    rank = rank_of(workload, *plans)
-    return float(simulate_step(rank, split_layers(workload.model, rank.plans)).step_time_s[0])
+    return float(step_of(workload, *plans).step_time_s[0])
 
 
 def played_end_s(pass_s: float, stream_s: float, own_s: float, num_pieces: int) -> float:
