@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 
 import pytest
@@ -82,3 +83,8 @@ def cases_of(cases: Iterable[object], *, long: Collection[object]) -> list[objec
     cases = list(cases)
     assert all(case in cases for case in long), f"{long} are not among {cases}"
     return [pytest.param(case, marks=pytest.mark.long if case in long else ()) for case in cases]
+
+
+def without_numbers(text: str) -> str:
+    """Returns a text with a sign in place of every number, to compare words whose figures may move."""
+    return re.sub(r"[+-]?\d+(\.\d+)?", "#", text)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,16 @@ from planner.recommended.output import answer_json
 from planner.study.durable import StudyAnswer, resume_study, run_study_of
 from planner.study.reports import state_of
 from planner.tracking.sending import Target
-from simulator.domain.job import Job
 from simulator.errors import EngineError, StudyError
 from studies.files import design_log, design_parts
 from studies.files.journal import Journal
 from studies.files.store import StudyStore
-from tests.studies.study_jobs import small_job
+from tests.planner.studies_run import NOW, job_of
 
 pytestmark = [pytest.mark.usefixtures("pictures_drawn_once"), pytest.mark.long]
 
 ROOT = Path(__file__).parents[3]
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+JOB = job_of(num_refinements=0)
 AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []
 """Takes away root's right to write where nobody may."""
 
@@ -61,22 +59,17 @@ except StudyError as error:
 """
 
 
-def job() -> Job:
-    """About a dozen batches."""
-    return small_job(algorithm="nsga2", max_evaluations=120, population_size=12, tensor_parallel=[1, 2])
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> StudyAnswer:
     """A study that had space enough."""
     store = StudyStore(tmp_path_factory.mktemp("whole"))
-    return run_study_of(job(), seed=1, store=store, clock=lambda: NOW)
+    return run_study_of(JOB, seed=1, store=store, clock=lambda: NOW)
 
 
 def test_a_full_disk_ends_the_study_with_one_error_and_it_goes_on_once_there_is_space(
     tmp_path: Path, whole: StudyAnswer
 ) -> None:
-    path = StudyStore(tmp_path).create(job(), 1, NOW)
+    path = StudyStore(tmp_path).create(JOB, 1, NOW)
     done = subprocess.run(
         [sys.executable, "-c", FILL_UP, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -108,7 +101,7 @@ def test_what_broke_off_a_search_is_the_error_though_the_last_batch_cannot_be_wr
 
     store, target = StudyStore(tmp_path), Target(tracking_uri=uri) if is_told else None
     with pytest.raises(EngineError, match="all workers were lost") as caught:
-        run_study_of(job(), store=store, should_stop=lose_all_workers, target=target)
+        run_study_of(JOB, store=store, should_stop=lose_all_workers, target=target)
     (note,) = caught.value.__notes__
     what = "run could not be ended" if is_told else "last batch could not be written"
     assert note == f"the {what} either: No space left on device"
@@ -123,7 +116,7 @@ def test_a_disk_that_is_full_for_what_mlflow_gets_costs_the_study_nothing(
     monkeypatch.setattr(design_parts, "DESIGNS_PER_PART", 20)
     monkeypatch.setattr(design_log.DesignLog, "close", no_space)
     study = run_study_of(
-        job(), seed=1, store=StudyStore(tmp_path), clock=lambda: NOW, target=Target(tracking_uri=uri)
+        JOB, seed=1, store=StudyStore(tmp_path), clock=lambda: NOW, target=Target(tracking_uri=uri)
     )
     assert "No space left on device" in study.tracking_failure
     assert study.answer.model_dump_json() == whole.answer.model_dump_json()
@@ -136,7 +129,7 @@ def test_a_study_that_may_only_be_read_can_be_looked_at_and_says_why_it_does_not
     store = tmp_path / "store"
     calls = iter([False] * 3)
     path = run_study_of(
-        job(), seed=1, store=StudyStore(store), clock=lambda: NOW, should_stop=lambda: next(calls, True)
+        JOB, seed=1, store=StudyStore(store), clock=lambda: NOW, should_stop=lambda: next(calls, True)
     ).path
     before = path.read_bytes()
     path.chmod(0o444)
@@ -208,7 +201,7 @@ def test_a_merged_study_without_space_says_that_nothing_of_it_is_there(
     store = StudyStore(tmp_path)
     calls = iter([False] * 2)
     other = run_study_of(
-        job(), seed=2, store=store, clock=lambda: NOW, should_stop=lambda: next(calls, True)
+        JOB, seed=2, store=store, clock=lambda: NOW, should_stop=lambda: next(calls, True)
     ).path
     code = (
         "import resource, sys\nfrom datetime import UTC, datetime\nfrom pathlib import Path\n"

@@ -8,7 +8,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -29,12 +28,10 @@ from studies.files.store import StudyStore
 from studies.progress import Progress, Report, ignore
 from studies.tracking.design_table import run_name
 from studies.tracking.mlflow_session import check_usable, mlflow_at
+from tests.planner.studies_run import NOW, job_of
 from tests.postgres import postgres
-from tests.studies.study_jobs import small_job
 
 pytestmark = [pytest.mark.usefixtures("pictures_drawn_once"), pytest.mark.long]
-
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +44,7 @@ def database() -> Iterator[str]:
 @pytest.fixture
 def job() -> Job:
     """About a dozen batches."""
-    return small_job(algorithm="nsga2", max_evaluations=120, population_size=12, tensor_parallel=[1, 2])
+    return job_of(num_refinements=0)
 
 
 def run(job: Job, folder: Path, *, target: Target | None = None, progress: Report = ignore) -> StudyAnswer:

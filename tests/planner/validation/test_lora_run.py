@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from benchmarks.whole_runs import page
 from planner.validation.whole_run_jobs import KNOWN_RUNS
 from planner.validation.whole_runs import published_runs
 from simulator.domain.lora import ATTENTION_PRODUCTS
+from tests.support import without_numbers
 
 WRITTEN = Path(__file__).parents[3] / "docs" / "whole-runs.md"
 
@@ -44,8 +44,4 @@ def test_it_is_told_apart_from_the_runs_that_are_predicted_cold() -> None:
     assert lora_text() in page()
     assert "seen in both columns" in lora_text()
     written = WRITTEN.read_text(encoding="utf-8")
-    assert _without_numbers(lora_text()) in _without_numbers(written)
-
-
-def _without_numbers(text: str) -> str:
-    return re.sub(r"[+-]?\d+(\.\d+)?", "#", text)
+    assert without_numbers(lora_text()) in without_numbers(written)

@@ -35,6 +35,7 @@ from simulator.domain.hardware import Storage
 from simulator.domain.plan import Plan, PlanTable
 from simulator.domain.reliability import RELIABILITY_PRESETS
 from simulator.machine.training import training_constants
+from tests.support import without_numbers
 
 DOCS = Path(__file__).parents[3] / "docs"
 # Hours and powers: arXiv 2211.02001, 2302.13971, 2307.09288, 2205.01068, 2104.10350, the model cards of Llama 2, 3 and 3.1.
@@ -258,7 +259,7 @@ class TestPages:
         written = (DOCS / "whole-runs.md").read_text(encoding="utf-8")
         assert inputs_table() in written
         assert rules_table() in written
-        assert _without_numbers(habit_text()) in _without_numbers(written)
+        assert without_numbers(habit_text()) in without_numbers(written)
         for run in KNOWN_RUNS:
             for each in run.inputs:
                 assert each.source, each.field
@@ -278,14 +279,10 @@ class TestPages:
         # The figures on the page are those of the day on which it was written.
         written = (DOCS / "cost-energy-carbon.md").read_text(encoding="utf-8")
         block = written.partition("<!-- metered-run -->\n")[2].partition(f"\n{END}")[0]
-        assert _without_numbers(block) == _without_numbers(told)
+        assert without_numbers(block) == without_numbers(told)
 
     def test_a_block_is_put_before_its_heading_once_and_renewed_afterwards(self) -> None:
         text = "# A\n\n## B\n\nend\n"
         first = placed(text, "x", "one", before="## B")
         assert first == f"# A\n\n<!-- x -->\none\n{END}\n\n## B\n\nend\n"
         assert placed(first, "x", "two", before="## B") == first.replace("one", "two")
-
-
-def _without_numbers(text: str) -> str:
-    return re.sub(r"[+-]?\d+(\.\d+)?", "#", text)
