@@ -150,10 +150,9 @@ def main() -> None:
         shutil.copytree(arguments.folder, folder, dirs_exist_ok=True)
     try:
         for case in cases(folder):
-            for name, form in {"bytes": None, "form": case.form}.items():
-                if form or name == "bytes":
-                    told = fuzzed(case, form, arguments.count)
-                    print(f"{case.path.name:20} {name:6} {told}", flush=True)
+            ways = {"bytes": None, **({"form": case.form} if case.form else {})}
+            for name, form in ways.items():
+                print(f"{case.path.name:20} {name:6} {fuzzed(case, form, arguments.count)}", flush=True)
     except BaseException:
         print(f"the files are in {folder}")
         raise

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, final
 
@@ -93,13 +93,10 @@ class Cluster:
     def _result(self, future: Future[bytes]) -> bytes:
         with self._failures():
             while True:
-                try:
-                    payload: bytes = future.result(timeout=POLL_S)
-                except TimeoutError:
-                    if self.num_workers == 0:
-                        self._wait_for_worker()
-                else:
-                    return payload
+                with suppress(TimeoutError):
+                    return future.result(timeout=POLL_S)
+                if self.num_workers == 0:
+                    self._wait_for_worker()
 
     def _wait_for_worker(self) -> None:
         try:
