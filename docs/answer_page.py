@@ -173,11 +173,7 @@ def simulate_reference() -> str:
 
 def goodput_reference() -> str:
     """Returns the page: one section for every type of a goodput answer."""
-    return _page(GOODPUT_INTRODUCTION, Goodput)
-
-
-def _page(introduction: str, answer: type[Record]) -> str:
-    return "\n".join([introduction, *answer_sections(answer)])
+    return "\n".join([GOODPUT_INTRODUCTION, *answer_sections(Goodput)])
 
 
 def answer_sections(*answers: type[Record]) -> list[str]:

@@ -143,7 +143,8 @@ class Knobs:
 
     def designs(self, indices: Integers) -> tuple[Integers, PlanTable]:
         """Returns the index rows among `(n, k)` that are designs of the space, and the designs."""
-        place, is_design = self._places_of_designs(indices)
+        place, is_known = self._places(indices)
+        is_design = is_known & self._can_save[self.rows[place], indices[:, self.num_layout_knobs]]
         indices, place = indices[is_design], place[is_design]
         schemes, with_spares = indices[:, self.num_layout_knobs], indices[:, self.num_layout_knobs + 1]
         rows = self.rows[place]
@@ -159,7 +160,8 @@ class Knobs:
 
         Invalid layouts get their distance from a valid one; layouts whose bounds break a limit get `OUT_OF_BOUNDS`.
         """
-        return np.where(self._has_layout(indices), 0.0, OUT_OF_BOUNDS) + self.excess(plans)
+        _, is_known = self._places(indices)
+        return np.where(is_known, 0.0, OUT_OF_BOUNDS) + self.excess(plans)
 
     @cached_property
     def design_digits(self) -> DesignCodes:
@@ -170,14 +172,6 @@ class Knobs:
             can_save=self._can_save[self.rows],
             run_sizes=self.largest[self.num_layout_knobs :] + 1,
         )
-
-    def _has_layout(self, indices: Integers) -> Booleans:
-        return self._places(indices)[1]
-
-    def _places_of_designs(self, indices: Integers) -> tuple[NDArray[np.intp], Booleans]:
-        """Positions of the layouts of index rows, and whether the row's scheme can save them, `(n,)` each."""
-        place, is_known = self._places(indices)
-        return place, is_known & self._can_save[self.rows[place], indices[:, self.num_layout_knobs]]
 
     def _places(self, indices: Integers) -> tuple[NDArray[np.intp], Booleans]:
         """Positions in `codes` of the layouts of index rows, or of the next ones, and whether they exist, `(n,)` each."""
