@@ -136,11 +136,7 @@ class StudyTracker:
         check_asked(experiment, run_name, asked, labels)
         uri = resolve_tracking_uri(tracking_uri)
         with mlflow_at(uri):
-            from mlflow import MlflowClient
-
-            check_usable(uri)
-            make_file(uri)
-            client = MlflowClient(tracking_uri=uri)
+            client = _client_of(uri)
             number = experiment_id(client, uri, experiment)
             run = client.create_run(number, _milliseconds(clock()), labels, run_name)
             tracker = cls(client, run, experiment, uri, clock, settle)
@@ -170,12 +166,9 @@ class StudyTracker:
         """
         uri = resolve_tracking_uri(tracking_uri)
         with mlflow_at(uri):
-            from mlflow import MlflowClient
             from mlflow.entities import LifecycleStage, ViewType
 
-            check_usable(uri)
-            make_file(uri)
-            client = MlflowClient(tracking_uri=uri)
+            client = _client_of(uri)
             found = client.get_experiment_by_name(experiment)
             condition = f"tags.`{tag[0]}` = '{tag[1]}'"
             runs = client.search_runs([found.experiment_id], condition, ViewType.ALL) if found else []
@@ -379,6 +372,15 @@ class StudyTracker:
             every = [Param(key, value) for key, value in params.items()]
             for first in range(0, len(every), MAX_PARAMS_IN_CALL):
                 self._client.log_batch(self.run_id, params=every[first : first + MAX_PARAMS_IN_CALL])
+
+
+def _client_of(uri: str) -> MlflowClient:
+    """A client, within `mlflow_at`, of a store that can be used; the file of a new one is made."""
+    from mlflow import MlflowClient
+
+    check_usable(uri)
+    make_file(uri)
+    return MlflowClient(tracking_uri=uri)
 
 
 def _milliseconds(time_s: float) -> int:
