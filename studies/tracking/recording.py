@@ -25,7 +25,7 @@ from studies.tracking.design_table import Marks, design_columns, design_runs, ra
 from studies.tracking.tracker import RunStatus, StudyTracker
 
 MAX_DESIGN_RUNS = 2_000
-"""Largest study in which every design gets its own MLflow run; in larger studies only the front does. Writing this many
+"""Largest study in which every design gets its own MLflow run; in larger ones only non-dominated designs do. Writing this many
 takes about a second, less than a third of the time to evaluate more designs."""
 DESIGN_TABLE = "designs.parquet"
 PICTURE_FOLDER = "figures"
