@@ -172,7 +172,7 @@ class TestNoHardLinks:
 
         monkeypatch.setattr(Path, "hardlink_to", refused)
 
-    def test_a_study_begins(self, path: Path, plans: PlanTable, outcomes: Outcomes) -> None:
+    def test_a_study_begins_without_them(self, path: Path, plans: PlanTable, outcomes: Outcomes) -> None:
         written(path, plans, outcomes)
         with Journal.read(path) as journal:
             assert journal.num_designs == 60

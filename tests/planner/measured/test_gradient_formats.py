@@ -39,7 +39,7 @@ IN_32_BITS = {"gradient_bytes": 4, "sync_bytes": 4}
         ("bf16 grads, fp32 grad reduce", "DeepSpeed", {"gradient_bytes": 2, "sync_bytes": 4}),
     ],
 )
-def test_they_are(notes: str, framework: str, cells: Mapping[str, int]) -> None:
+def test_notes_say_the_formats_of_gradients(notes: str, framework: str, cells: Mapping[str, int]) -> None:
     assert gradient_cells(notes, habits_of(framework, "hopper", "bf16")) == cells
 
 

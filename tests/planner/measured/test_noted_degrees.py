@@ -59,7 +59,7 @@ def found(notes: str, **numbers: float) -> dict[str, float]:
         ("DP 64, batch 128", {"dp": 64, "global_batch": 128}),
     ],
 )
-def test_they_are(notes: str, degrees: dict[str, int]) -> None:
+def test_notes_say_degrees_and_batches(notes: str, degrees: dict[str, int]) -> None:
     assert found(notes) == degrees
 
 

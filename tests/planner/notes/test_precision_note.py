@@ -47,7 +47,7 @@ def test_the_figures_are_those_of_the_same_layout_in_fp8() -> None:
         ),
     ],
 )
-def test_no_note_where(job: Job, plan: Plan) -> None:
+def test_there_is_no_note_that_would_mislead(job: Job, plan: Plan) -> None:
     assert not precision_notes(job, plan)
 
 

@@ -255,17 +255,17 @@ class TestAnswer:
         assert answer.step_s == pytest.approx(55.055e-3, rel=5e-5)
         assert answer.tensor_parallel == 8
 
-    def test_a_new_batch(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_new_batch_scales_passes(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
         answer = answered(capsys, small, "--gpus", "1", "--trace-batch-size", "16", "--batch-size", "48")
         assert answer.step_s == pytest.approx(3 * 8.3e-3 + 0.5e-3)
 
-    def test_another_accelerator(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_faster_rate_helps(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
         ours = ("--traced-on", "a100-sxm4-80gb", "--on", "h100-sxm5-80gb")
         answer = answered(capsys, small, "--gpus", "1", *ours)
         # Neither faster than the ratio of the faster rate, nor slower than on the older one: 989.4 over 312 TFLOP/s.
         assert 8.8e-3 / (989.4 / 312) <= answer.step_s < 8.8e-3
 
-    def test_fitted_times(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_fitted_times_are_less(self, small: str, capsys: pytest.CaptureFixture[str]) -> None:
         batch = ("--gpus", "1", "--trace-batch-size", "16", "--batch-size", "32")
         fitted = answered(capsys, small, *batch, "--times", "fitted")
         assert 8.8e-3 < fitted.step_s <= answered(capsys, small, *batch).step_s

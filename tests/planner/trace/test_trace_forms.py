@@ -146,7 +146,7 @@ class TestPlay:
         assert (answer.traces, answer.num_gpus, answer.callers_in) == ("step", 4, ())
         assert len(answer.hot_links) == 4
 
-    def test_words_and_timeline(
+    def test_the_answer_is_told_in_words_and_written_as_a_timeline(
         self, astra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         file = tmp_path / "step.json"

@@ -276,29 +276,29 @@ class TestRamp:
 class TestWhatIsNot:
     """Where something is not alike every accelerator is played."""
 
-    def test_a_slow_accelerator(self) -> None:
+    def test_one_slow_accelerator_leaves_none_alike(self) -> None:
         assert num_played(Parallelism(data_parallel=4), switch(4, 1e9, 1e-6), [1.0, 0.5, 1.0, 1.0]) == 4
 
     def test_every_second_one_slow_are_two_kinds(self) -> None:
         assert num_played(Parallelism(data_parallel=4), switch(4, 1e9, 1e-6), [1.0, 0.5] * 2) == 2
 
-    def test_a_degraded_link(self) -> None:
+    def test_one_degraded_link_leaves_none_alike(self) -> None:
         assert num_played(Parallelism(data_parallel=4), degraded(switch(4, 1e9, 1e-6), [2], 0.5)) == 4
 
-    def test_a_longer_cable(self) -> None:
+    def test_one_longer_cable_leaves_none_alike(self) -> None:
         topology = switch(4, 1e9, 1e-6)
         longer = np.where(np.arange(topology.num_links) == 2, 2e-6, topology.latency_s)
         assert num_played(Parallelism(data_parallel=4), replace(topology, latency_s=longer)) == 4
 
-    def test_circuits(self) -> None:
+    def test_accelerators_on_circuits_are_not_alike(self) -> None:
         topology = photonic(4, 1e9, 1e-6, num_ports=2, set_up_s=0.0)
         assert num_played(Parallelism(data_parallel=4), topology) == 4
 
-    def test_replicas_of_stages_in_one_circle_of_cables(self) -> None:
+    def test_replicas_of_stages_in_one_circle_of_cables_are_not_alike(self) -> None:
         parallelism = DIVISIONS["data and pipeline"]
         assert num_played(parallelism, ring(parallelism.num_gpus, 65e9, 1e-6)) == parallelism.num_gpus
 
-    def test_trees(self) -> None:
+    def test_steps_with_trees_are_played_whole(self) -> None:
         # 64 bytes of gradients: a tree of 16 has fewer latencies than a ring.
         trace, topology = even(8, 1e-3, 2e-3), switch(16, 1e12, 1e-3)
         parallelism = Parallelism(data_parallel=16, sync=GradientSync.AT_THE_END)

@@ -92,7 +92,7 @@ def test_micro_batches_shorten_the_pipeline(traces: dict[str, OperatorTrace]) ->
 
 @pytest.mark.parametrize("num_gpus", [2, 3, 16])
 @pytest.mark.parametrize("bandwidth", [10e9, 65e9, 300e9])
-def test_closed_forms(traces: dict[str, OperatorTrace], num_gpus: int, bandwidth: float) -> None:
+def test_steps_follow_closed_forms(traces: dict[str, OperatorTrace], num_gpus: int, bandwidth: float) -> None:
     # From the sums of the columns of its trace: 532.191392 MB of parameters; operators that split take 68.091 of
     # 94.038 ms and make 10,710.145280 MB. No link latency, no step of a ring costs anything.
     vgg = traces["vgg13"]
