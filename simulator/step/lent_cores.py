@@ -49,8 +49,14 @@ ALL_CHANNELS, CHANNELS_OF_CARD = 16.0, 4.0
 
 
 def replicas_core_share(rank: Rank) -> Floats:
-    """Returns the share of the cores that the traffic of the replicas occupies, s, `(n,)`."""
-    on_node = np.maximum(rank.offers.gpus_per_node // rank.plans.tensor_parallel, 1)
+    """Returns the share of the cores that the traffic of the replicas occupies, s, `(n,)`.
+
+    Under hybrid sharding and ZeRO-3 only its copies exchange anything once per step, `shard_ranks` replicas apart.
+    """
+    plans = rank.plans
+    is_of_copies = (plans.zero_stage == 3) & (plans.shard_ranks > 0)
+    ranks_apart = plans.tensor_parallel * np.where(is_of_copies, plans.shard_ranks, 1)
+    on_node = np.maximum(rank.offers.gpus_per_node // ranks_apart, 1)
     of_all = np.minimum(1.0, CHANNELS_OF_CARD * on_node / ALL_CHANNELS)
     return CORE_SHARE * np.where(replicas_leave_domain(rank), of_all, 1.0)
 

@@ -172,6 +172,15 @@ def test_a_group_with_fewer_cards_lends_fewer_cores() -> None:
     assert shares == pytest.approx(CORE_SHARE * np.array([0.25, 0.5, 1.0, 1.0]))
 
 
+def test_copies_of_shards_lend_what_their_own_groups_occupy() -> None:
+    # 64 replicas on eight nodes. Under ZeRO-3 only copies exchange once per step. Where a copy fills a node or two, each
+    # accelerator is in a ring of its own, over one card, with 4 of 16 channels; with two copies on a node, two share a ring.
+    groups = [(3, 8), (3, 16), (3, 4), (3, None), (1, 8)]
+    plans = [plan_of(data=64, zero=zero, shards=ranks) for zero, ranks in groups]
+    shares = replicas_core_share(Rank.of(JOB, PlanTable.from_plans(plans)))
+    assert shares == pytest.approx(CORE_SHARE * np.array([0.25, 0.25, 0.5, 1.0, 1.0]))
+
+
 def lent_of(job: Job, plan: Plan) -> float:
     plans = PlanTable.from_plans([plan])
     return float(step_parts(Rank.of(job, plans), split_layers(job.workload.model, plans)).lent_s[0])
