@@ -53,6 +53,7 @@ runs as it is.
   [`persist_every`](job-file.md#checkpointing) to the file system. All others become `async`.
 - *Software.* Settings of the [workload](job-file.md#workload) that describe other frameworks become those of Megatron-LM.
   So do some defaults: 8-bit copies of weights, for example, are kept between micro-batches, since Transformer Engine does.
+  [`expert_products: grouped`](model/experts.md) sets the variable that asks it for one kernel, where it has one.
 - *Refused* (exit code 2) are networks that its GPT models do not have (blocks in parallel, windows that move in steps of their
   size, norms over all heads), adapters, and accelerators that are neither NVIDIA's nor AMD's.
 

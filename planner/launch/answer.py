@@ -10,6 +10,7 @@ from planner.explain.runnable_plan import plan_that_runs
 from planner.explain.violations import limit_violations
 from planner.launch.arguments import ArgumentGroup, LaunchArgument
 from planner.launch.as_run import FRAMEWORK, LOCAL, AsRun, Difference, as_run
+from planner.launch.grouped_kernels import grouped_kernel_variable
 from planner.launch.model import expert_arguments, model_arguments
 from planner.launch.run import (
     LOCAL_FOLDER,
@@ -151,14 +152,25 @@ def _steps_between_saves(job: Job, evaluation: Evaluation) -> int | None:
 
 
 def _environment(run: AsRun) -> dict[str, str]:
-    """The order of launches with which traffic overlaps products (Megatron-LM's checks ask for it)."""
+    """Variables: the order of launches with which traffic overlaps products, and the kernel of the experts."""
+    variables = {}
+    if limit := _connections(run):
+        variables["CUDA_DEVICE_MAX_CONNECTIONS"] = limit
+    is_grouped = run.workload.model.experts is not None and run.workload.expert_products == "grouped"
+    if is_grouped and (variable := grouped_kernel_variable(run.job, run.plan)):
+        variables[variable] = "1"
+    return variables
+
+
+def _connections(run: AsRun) -> str | None:
+    """The limit of launches in order that Megatron-LM's checks ask for; `None` for none."""
     family = run.job.offers[run.plan.offer].accelerator.family
     is_split = run.plan.tensor_parallel > 1 or run.plan.context_parallel > 1
     if family in WITHOUT_CONNECTION_LIMIT or run.plan.zero_stage in SHARDING:
-        return {}
+        return None
     if run.workload.overlaps_expert_exchange:
-        return {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
-    return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if is_split else {}
+        return "32"
+    return "1" if is_split else None
 
 
 def _groups(run: AsRun, every_steps: int | None) -> tuple[ArgumentGroup, ...]:

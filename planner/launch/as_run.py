@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from planner.explain.runnable_plan import obstacles
+from planner.launch.grouped_kernels import grouped_kernel_variable
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.model import ModelShape
@@ -234,6 +235,8 @@ def _possible_states(run: AsRun) -> tuple[float, ...]:
 def _run_experts(run: AsRun) -> None:
     plan, workload = run.plan, run.workload
     run.run_workload("for its dispatcher `ncclep` alone", dispatches_in_8_bits=False)
+    if workload.model.experts and grouped_kernel_variable(run.job, plan) is None:
+        run.run_workload("Transformer Engine computes each expert apart", expert_products="separate")
     if not workload.overlaps_expert_exchange:
         return
     recomputes = plan.recompute is Recompute.FULL or (

@@ -192,6 +192,43 @@ def test_what_experts_exclude_is_replaced(
     assert replaced(launch) == expected
 
 
+@pytest.mark.parametrize(
+    ("accelerator", "precision", "recipe", "variable"),
+    [
+        ("h100-sxm5-80gb", "bf16", "tensorwise", "NVTE_USE_CUTLASS_GROUPED_GEMM"),
+        ("b200-sxm-180gb", "bf16", "tensorwise", "NVTE_GROUPED_LINEAR_USE_FUSED_GROUPED_GEMM"),
+        ("b200-sxm-180gb", "fp8", "mxfp8", "NVTE_CUTEDSL_FUSED_GROUPED_MLP"),
+        ("h100-sxm5-80gb", "fp8", "blockwise", None),
+        ("b200-sxm-180gb", "fp8", "tensorwise", None),
+        ("a100-sxm4-80gb", "bf16", "tensorwise", None),
+        ("mi300x", "bf16", "tensorwise", None),
+    ],
+)
+def test_all_experts_are_one_kernel_where_transformer_engine_has_one(
+    accelerator: str, precision: str, recipe: str, variable: str | None
+) -> None:
+    """Docs/model/experts.md lists the variables; elsewhere each expert has a product of its own."""
+    workload = {
+        "model": "mixtral-8x7b",
+        "precisions": [precision],
+        "fp8_recipe": recipe,
+        "keeps_cast_weights": True,
+    }
+    job = job_with({"accelerator": accelerator, "num_gpus": 32}, workload=workload)
+    launch = launch_plan(job, {**PLAN, "ep": 4, "precision": precision, "checkpoint_scheme": "async"})
+    is_apart = {"workload.expert_products": ("grouped", "separate")}
+    assert replaced(launch) == ({} if variable else is_apart)
+    assert {name for name in launch.environment if name.startswith("NVTE")} == (
+        {variable} if variable else set()
+    )
+    apart = job_with(
+        {"accelerator": accelerator, "num_gpus": 32}, workload={**workload, "expert_products": "separate"}
+    )
+    told = launch_plan(apart, {**PLAN, "ep": 4, "precision": precision, "checkpoint_scheme": "async"})
+    assert replaced(told) == {}
+    assert not [name for name in told.environment if name.startswith("NVTE")]
+
+
 def test_graphs_exclude_full_recomputation() -> None:
     launch = launched({"recompute": "full"}, workload={"kernel_launch": "graph"})
     assert replaced(launch) == {"workload.kernel_launch": ("graph", "eager")}
