@@ -112,12 +112,8 @@ def _figures(design: KnownDesign, job: Job) -> Metrics | str:
 def _choice(job: Job, known: list[KnownDesign]) -> KnownDesign | None:
     """The design that a job would choose; `None` where none can be run and had, and keeps the limits."""
     placed = [(design, plan) for design in known if (plan := design.in_job(job))]
-    if not placed:
-        return None
     plans = PlanTable.from_plans([plan for _, plan in placed])
     runs = np.flatnonzero(is_valid_layout(job, plans))
-    if not len(runs):
-        return None
     evaluation = evaluate(job, plans.take(runs))
     kept = np.flatnonzero(evaluation.is_feasible)
     front = kept[front_rows(evaluation.objectives(job)[kept])]
@@ -129,7 +125,7 @@ def _choice(job: Job, known: list[KnownDesign]) -> KnownDesign | None:
 
 def _known(side: Side) -> Iterator[KnownDesign]:
     keys = offer_keys(side.job)
-    for plan in (*side.front, *([side.plan] if side.plan else [])):
+    for plan in side.front:
         yield KnownDesign(offer=keys[plan.offer], plan=plan.model_copy(update={"offer": 0}))
 
 

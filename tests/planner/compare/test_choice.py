@@ -62,3 +62,33 @@ def test_a_design_that_is_taken_off_the_market_is_compared_as_it_was() -> None:
     assert "leads to 32 x a100-sxm4-80gb" in cause.note
     change = usd_and_days(both, CHEAP)[0] - usd_and_days(both, FAST)[0]
     assert cause.effects["cost_usd"] == pytest.approx(change, rel=1e-9)
+
+
+def test_limits_that_no_known_design_keeps_choose_none() -> None:
+    usual, tight = job_with(), job_with(limits={"budget_usd": 10.0})
+    sides = side("usual", usual, FAST, FAST), side("tight", tight, FAST, FAST)
+    (cause,), notes = choices_of(*sides)
+    assert cause.note == "with this input alone, none of the designs of the two answers meets the limits"
+    assert not any("several inputs" in note for note in notes)
+    reason = "none of the designs of the two answers meets the limits of tight"
+    assert choices_of(*reversed(sides)) == ([], [reason])
+
+
+def test_an_input_that_stops_the_design_is_told_by_the_rule() -> None:
+    first, other = job_with(), job_with(workload={"global_batch_size": 32})
+    small = FAST.model_copy(update={"num_gpus": 32, "data_parallel": 32})
+    (cause,), _ = choices_of(side("first", first, FAST, FAST, small), side("other", other, small, small))
+    assert cause.effects == {}
+    assert "global_batch_size" in cause.note
+    assert "leads to" not in cause.note
+
+
+@pytest.mark.parametrize("given", [0, 1])
+def test_where_either_design_was_given_nothing_was_chosen(given: int) -> None:
+    dear = {**H100_RENTED, "rent_usd_per_gpu_hour": 9.0}
+    fronts = [() if place == given else (FAST,) for place in range(2)]
+    sides = [
+        side("one", job, FAST, *front)
+        for job, front in zip((job_with(), job_with(dear)), fronts, strict=True)
+    ]
+    assert choices_of(*sides) == ([], [])
