@@ -28,6 +28,7 @@ WHOLE = (ModelShape, Accelerator, Node, Fabric, Estimate, GpuRange, HourlyProfil
 """Types that change as a whole: single fields of a model or an accelerator make no sense beside those of another."""
 PRICE_FIELDS = ("rent_usd_per_gpu_hour", "purchase_usd_per_node")
 """An offer has one of them, so that they change together."""
+NOT_ON_OFFER = "not on offer"
 
 OfferKey = tuple[str, int]
 """An accelerator, and which of its offers, counted from 0: places in the list differ from job to job."""
@@ -116,8 +117,31 @@ def _offers(first: Job, second: Job, label: str) -> Iterator[Difference]:
 def _count_text(count: int, *, is_one_enough: bool) -> str:
     """How often an accelerator is on offer; nobody counts where one side does not have it."""
     if not count:
-        return "not on offer"
+        return NOT_ON_OFFER
     return "on offer" if is_one_enough else human.counted(count, "offer")
+
+
+def text_in(job: Job, difference: Difference, first: Job) -> str:
+    """Returns what stands in a third job where the first one differs from another, in short.
+
+    The third job may have another offer or site there as a whole, which is a difference of its own, or none.
+    """
+    mine: object = first
+    theirs: object = job
+    for step in difference.record:
+        if isinstance(step, int):
+            key, keys = offer_keys(first)[step], offer_keys(job)
+            if key not in keys:
+                return NOT_ON_OFFER
+            mine, theirs = first.offers[step], job.offers[keys.index(key)]
+        else:
+            mine, theirs = getattr(mine, step), getattr(theirs, step, None)
+    if difference.fields == PRICE_FIELDS and isinstance(theirs, Offer):
+        return price_text(theirs)
+    (field,) = difference.fields
+    before, after = getattr(mine, field), getattr(theirs, field, None)
+    # How often an accelerator is on offer differs by its count alone.
+    return difference.before if difference.accelerator or before == after else _told_apart(before, after)[1]
 
 
 def _between(
@@ -133,14 +157,29 @@ def _between(
         assert isinstance(theirs, Record)
         yield from _records(mine, theirs, (*record, field), label, is_choosing=is_choosing)
         return
+    before, after = _told_apart(mine, theirs)
     yield Difference(
         name=label,
         record=record,
         fields=(field,),
-        before=in_short(mine),
-        after=in_short(theirs),
+        before=before,
+        after=after,
         is_choosing=is_choosing,
     )
+
+
+def _told_apart(mine: object, theirs: object) -> tuple[str, str]:
+    """Two values in short; records with one name, such as fabrics of one kind, also with the fields in which they differ."""
+    before, after = in_short(mine), in_short(theirs)
+    if before != after or not isinstance(mine, WHOLE):
+        return before, after
+    fields = [name for name in type(mine).model_fields if getattr(mine, name) != getattr(theirs, name)]
+
+    def with_fields(record: object) -> str:
+        told = (f"{name} {in_short(getattr(record, name))}" for name in fields)
+        return f"{in_short(record)} ({', '.join(told)})"
+
+    return with_fields(mine), with_fields(theirs)
 
 
 def _is_moved(mine: object, theirs: object) -> bool:

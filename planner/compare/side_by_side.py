@@ -9,7 +9,7 @@ from planner import __version__
 from planner.compare.causes import explanation_of
 from planner.compare.comparison import Comparison, DecisionRow, InputRow, MetricRow
 from planner.compare.figures import design_of, metrics_of
-from planner.compare.inputs import differences, offer_keys, price_text
+from planner.compare.inputs import differences, offer_keys, price_text, text_in
 from planner.compare.sides import Side
 from planner.explain.violations import limit_violations
 from planner.grid_conventions import GridConvention, grid_convention, grid_notes
@@ -62,7 +62,10 @@ def _input_rows(sides: Sequence[Side]) -> tuple[InputRow, ...]:
     rows = []
     for name in names:
         known = next(differing[name] for differing in found if name in differing)
-        others = [differing[name].after if name in differing else known.before for differing in found]
+        others = [
+            differing[name].after if name in differing else text_in(side.job, known, first)
+            for side, differing in zip(sides[1:], found, strict=True)
+        ]
         rows.append(
             InputRow(input=name, values=(known.before, *others), decides_choice_only=known.is_choosing)
         )

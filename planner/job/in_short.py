@@ -51,6 +51,7 @@ def _record_in_short(value: Record) -> str:
         case Calibration():
             return f"{value.source} ({value.date}, {value.source_sha256[:12]})"
         case HourlyProfile():
-            return "hourly values"
+            lowest, highest = min(value.per_hour), max(value.per_hour)
+            return f"{typed(value.mean)} ({typed(lowest)} to {typed(highest)}) by the hour"
         case _:
             return shown(value.model_dump(mode="json", exclude_defaults=True))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from planner import recommend, simulate_plan
 from planner.cli import commands as cli
 from planner.cli.terminal.output import WIDTH, rendered
 from planner.compare.comparison import Comparison, Explanation, MetricRow
-from planner.compare.figures import Cause, metrics_of
+from planner.compare.figures import Cause, design_of, metrics_of, plus
 from planner.compare.inputs import differences, with_input
 from planner.compare.page import comparison_page
 from planner.compare.side_by_side import compare
@@ -25,7 +27,9 @@ from planner.compare.view import (
     step_rows,
 )
 from planner.input.plan_input import plan_of
+from planner.job.in_short import in_short
 from planner.recommended.output import SINGLE_FIGURES
+from planner.recommended.recommendation import Recommendation
 from planner.study.durable import run_study_of
 from planner.text import human
 from simulator.domain.job import Job
@@ -99,7 +103,7 @@ def test_a_price_alone_changes_the_rent_by_its_share_and_nothing_else() -> None:
     # 2.5 dollars became 3.0.
     assert cause.effects["cost_parts_usd.rent_usd"] == pytest.approx(0.2 * rent_usd, rel=1e-9)
     assert "time_to_train_days" not in cause.effects
-    assert explained.interaction.get("cost_usd", 0.0) == pytest.approx(0.0, abs=1e-6)
+    assert explained.interaction == {}  # one input has nothing to interact with
     assert explained.design == {}
 
 
@@ -273,6 +277,18 @@ def test_a_second_offer_that_only_one_side_has_is_counted_and_said() -> None:
     assert with_input(one, back, both).offers == both.offers
     (explained,) = compare([side(both, {"offer": 1}), side(one, {"offer": 0})]).explanations
     assert any("that side has fewer offers of h100-sxm5-80gb" in note for note in explained.notes)
+    # Whatever else that side offers, the first offer of the accelerator replaces that of the design.
+    elsewhere = job_with(RESERVED, A100_RENTED)
+    (explained,) = compare([side(both, {"offer": 1}), side(elsewhere, {"offer": 0})]).explanations
+    named = [f"offers[h100-sxm5-80gb #2].{field}" for field in ("price", "commitment_days")]
+    assert [cause.input for cause in explained.causes] == named
+    # What both have stays as it is.
+    dear = {**H100_RENTED, "rent_usd_per_gpu_hour": 9.0}
+    alone, several = job_with(dear), job_with(H100_RENTED, RESERVED)
+    (price, count) = differences(alone, several)
+    assert with_input(alone, count, several).offers == (alone.offers[0], several.offers[1])
+    (explained,) = compare([side(alone), side(several, {"offer": 0})]).explanations
+    assert [cause.input for cause in explained.causes] == [price.name] == ["offers[h100-sxm5-80gb #1].price"]
 
 
 def test_a_design_that_cannot_be_run_with_the_other_inputs_is_explained_as_a_whole() -> None:
@@ -314,6 +330,8 @@ def test_a_price_of_electricity_that_a_rent_includes_is_told(offer: dict[str, ob
     before_usd, after_usd = values_of(found, "cost_usd")
     assert (before_usd == after_usd) is is_told
     assert any(note.startswith("Electricity is part of every rent") for note in found.warnings) is is_told
+    mixed = compare([side(job_with(H100_RENTED)), side(job_with(H100_BOUGHT, site=dear))])
+    assert not any("Electricity" in note for note in mixed.warnings)  # the other side pays for it
 
 
 def test_each_of_several_sides_has_its_own_inputs() -> None:
@@ -327,6 +345,94 @@ def test_each_of_several_sides_has_its_own_inputs() -> None:
     assert set(rows) == {"site", "offers[h100-sxm5-80gb].price"}
     for name, position in (("site", 1), ("offers[h100-sxm5-80gb].price", 2)):
         assert [value == rows[name][0] for value in rows[name]] == [place != position for place in range(3)]
+
+
+def test_a_side_without_an_offer_or_on_another_site_has_values_of_its_own() -> None:
+    dear = {**H100_RENTED, "rent_usd_per_gpu_hour": 3.0}
+    found = compare([side(job_with()), side(job_with(dear)), side(job_with(A100_RENTED))])
+    rows = {row.input: row.values for row in found.inputs}
+    assert rows["offers[h100-sxm5-80gb].price"] == (
+        "rent 2.5 (2 to 4) USD/GPU-hour",
+        "rent 3 USD/GPU-hour",
+        "not on offer",
+    )
+    assert rows["offers[a100-sxm4-80gb]"] == ("not on offer", "not on offer", "on offer")
+    paid = {"region": "us-iowa", "electricity_usd_per_kwh": 0.3}
+    sides = [side(job_with()), side(job_with(site=paid)), side(job_with(site="sweden"))]
+    rows = {row.input: row.values for row in compare(sides).inputs}
+    prices = [in_short(each.job.site.electricity_usd_per_kwh) for each in sides]
+    assert len(set(prices)) == 3
+    assert rows["site.electricity_usd_per_kwh"] == tuple(prices)
+    assert rows["site"] == ("us-iowa", "us-iowa", "sweden")
+    at = [job_with({**H100_RENTED, "site": place}) for place in (paid, "us-iowa")]
+    rows = {row.input: row.values for row in compare([side(job) for job in (*at, job_with())]).inputs}
+    assert rows["offers[h100-sxm5-80gb].site.electricity_usd_per_kwh"][2] == "not set"
+
+
+def test_records_with_one_name_differ_by_their_fields() -> None:
+    def job(oversubscription: float, hours: Sequence[float] = (0.4,)) -> Job:
+        fabric = {"kind": "infiniband-ndr", "oversubscription": oversubscription}
+        site = {"region": "us-iowa", "grid_profile": [*hours, *[0.4] * (24 - len(hours))]}
+        return job_with({**H100_RENTED, "fabric": fabric}, site=site)
+
+    (row,) = compare([side(job(size)) for size in (1, 2, 1, 3)]).inputs
+    assert row.input == "offers[h100-sxm5-80gb].fabric"
+    assert row.values == tuple(f"infiniband-ndr (oversubscription {size})" for size in (1, 2, 1, 3))
+    (row,) = compare([side(job(1, (0.2, 0.6))), side(job(1, (0.1, 0.7)))]).inputs
+    assert row.input == "site.grid_profile"
+    assert row.values == ("0.4 (0.2 to 0.6) by the hour", "0.4 (0.1 to 0.7) by the hour")
+
+
+def test_hardware_is_one_input_and_the_source_of_a_price_is_none() -> None:
+    job = job_with()
+    (offer,) = job.offers
+    node = offer.node.model_copy(update={"id": "mine", "host_memory_bytes": 1e12})
+    fabric = offer.fabric.model_copy(update={"kind": "roce", "oversubscription": 2.0})
+    for field, value in (("node", node), ("fabric", fabric)):
+        other = job.model_copy(update={"offers": (offer.model_copy(update={field: value}),)})
+        assert [each.name for each in differences(job, other)] == [f"offers[h100-sxm5-80gb].{field}"]
+    asked = offer.model_copy(update={"price_source": "catalogue"})
+    assert differences(job, job.model_copy(update={"offers": (asked,)})) == []
+    (found,) = differences(job_with({**H100_RENTED, "site": "sweden"}), job)
+    assert (found.name, found.before, found.after) == ("offers[h100-sxm5-80gb].site", "sweden", "not set")
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"preference": {"cost": 2.0}},
+        {"what_if": {"power_caps": [0.8]}},
+        {"input_factors": {"step_time": {"low": 0.5, "high": 2.0}}},
+        {"search": {"num_restarts": 7}},
+    ],
+)
+def test_what_only_chooses_among_designs_is_known_as_that(sections: dict[str, object]) -> None:
+    assert {found.is_choosing for found in differences(job_with(), job_with(**sections))} == {True}
+    few = {**H100_RENTED, "max_nodes": 8}
+    assert {found.is_choosing for found in differences(job_with(), job_with(few))} == {True}
+
+
+def test_a_recorded_answer_of_other_figures_is_told() -> None:
+    given = side(job_with(), name="mine")
+    assert given.plan is not None
+    known = design_of(given.job, given.plan)
+    for share, is_told in ((1.0005, False), (0.995, True)):
+        recorded = known.model_copy(update={"cost_usd": share * known.cost_usd})
+        found = compare([replace(given, recorded=recorded), given])
+        assert [note.startswith("mine was answered by another version") for note in found.warnings] == [
+            True
+        ] * is_told
+
+
+def test_a_side_has_the_grids_where_its_design_stands_or_could_stand() -> None:
+    job = job_with(H100_RENTED, {**A100_RENTED, "site": "sweden"}, {**H100_BOUGHT, "site": "sweden"})
+    taken = side(job, {"offer": 1})
+    found = compare([taken, replace(taken, plan=None)])
+    assert [[grid.region for grid in grids] for grids in found.grids] == [["sweden"], ["us-iowa", "sweden"]]
+
+
+def test_changes_are_summed_figure_by_figure() -> None:
+    assert plus([{"a": 1.0, "b": 2.0}, {"b": 3.0, "c": 4.0}]) == {"a": 1.0, "b": 5.0, "c": 4.0}
 
 
 def test_a_part_that_costs_nothing_is_a_figure_and_one_that_is_not_known_is_none() -> None:
@@ -438,6 +544,7 @@ class TestChoices:
         assert explained.total["time_to_train_days"] > 0.0
         together = "chosen only with limits: budget and price of h100-sxm5-80gb"
         assert any(note.endswith(together) for note in explained.notes)
+        assert any(note.startswith("what an input leads to is chosen among the") for note in explained.notes)
 
     def test_a_design_that_one_search_missed_is_not_the_effect_of_an_input(self) -> None:
         # The second answer knows only the slower of two designs; its higher price favours neither.
@@ -464,6 +571,7 @@ class TestChoices:
     def test_a_given_design_is_nobodys_choice(self) -> None:
         found = compare([side(job_with()), side(job_with(H100_BOUGHT))])
         assert found.explanations[0].choices == ()
+        assert found.explanations[0].choice_interaction == {}
 
     @pytest.mark.long
     def test_an_accelerator_that_is_on_offer_on_one_side_only_chooses(self, tmp_path: Path) -> None:
@@ -524,6 +632,31 @@ class TestSides:
         copy.write_bytes((folder / "answer" / "recommendation.json").read_bytes())
         with pytest.raises(InputError, match="is missing: an answer needs the job"):
             read_side(str(copy), StudyStore(folder))
+
+    def test_an_answer_beside_the_job_of_another_is_refused(self, folder: Path, tmp_path: Path) -> None:
+        answer, job = (folder / "answer" / name for name in ("recommendation.json", "job.json"))
+        (tmp_path / answer.name).write_bytes(answer.read_bytes())
+        (tmp_path / job.name).write_text(
+            job.read_text(encoding="utf-8").replace('"cheap"', '"dear"'), encoding="utf-8"
+        )
+        with pytest.raises(InputError, match=r"answers job cheap, not job dear, .*: take both files of one"):
+            read_side(str(tmp_path), StudyStore(tmp_path))
+
+    def test_an_answer_chose_among_its_whole_front(self, folder: Path) -> None:
+        path = folder / "answer" / "recommendation.json"
+        front = Recommendation.model_validate_json(path.read_bytes()).front
+        assert len(front) > 1
+        assert read_side(str(path), StudyStore(folder)).front == tuple(design.plan for design in front)
+
+    @pytest.mark.parametrize(("ending", "plan"), [("YAML", "tp=2,dp=16"), ("yaml", "tp=2,\ndp=16")])
+    def test_a_job_and_its_plan_are_read_whatever_case_and_lines_they_have(
+        self, ending: str, plan: str, tmp_path: Path
+    ) -> None:
+        job = tmp_path / f"job.{ending}"
+        job.write_bytes(Path(BLOOM).read_bytes())
+        read = read_side(f"{job}@{plan},pp=12,recompute=full", StudyStore(tmp_path))
+        assert read.plan is not None
+        assert (read.plan.tensor_parallel, read.plan.data_parallel) == (2, 16)
 
     def test_what_is_no_answer_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "recommendation.json").write_text('{"recommendation": 1}', encoding="utf-8")
