@@ -23,6 +23,7 @@ from planner.compare.view import (
     explanation_notes,
     explanation_rows,
     figure_rows,
+    letters,
     show_comparison,
     step_rows,
 )
@@ -183,6 +184,25 @@ def test_layouts_are_compared_by_the_parts_of_their_steps() -> None:
     assert "expert parallelism" not in {name for name, *_ in step_rows(found)}  # a dense model has none
     alike = compare([side(job_with(), one), side(job_with(), {**one, "checkpoint_scheme": "sync"})])
     assert step_rows(alike) == []
+
+
+def test_a_part_is_told_from_half_a_per_cent_of_the_step_on() -> None:
+    steps = (2.0, 4.0)  # seconds
+    found = compare([side(job_with()), side(job_with(), {"tp": 4, "dp": 8})])
+
+    def rows_with(*parts: float) -> list[tuple[str, ...]]:
+        told = {"step_time_s": steps, "step_seconds.optimizer_s": parts}
+        metrics = [MetricRow(metric=name, values=values) for name, values in told.items()]
+        return step_rows(found.model_copy(update={"metrics": tuple(metrics)}))
+
+    assert rows_with(0.009, 0.019) == []
+    assert [name for name, *_ in rows_with(0.011, 0.019)] == ["optimizer"]
+    assert [name for name, *_ in rows_with(0.009, 0.021)] == ["optimizer"]
+
+
+def test_sides_have_letters_and_beyond_the_last_one_numbers() -> None:
+    names = letters(28)
+    assert (names[0], names[25], names[26], names[27]) == ("A", "Z", "#27", "#28")
 
 
 @pytest.mark.parametrize(
