@@ -22,19 +22,23 @@ _NAMES = {
 }
 """Names whose own words say too little."""
 _FIGURES = ("_days", "_usd", "_kwh", "_kgco2e", "_bytes", "_fraction", "_w", "_s")
-_NOT_FIGURES = ("_per_s", "_node_days")
-"""Ends of names whose numbers are shown with a prefix and a unit, and those among them that are rates."""
+"""Ends of names whose numbers are shown with a prefix and a unit, unless they are rates."""
 _UNITS = {"_days": "days", "_kwh": "kWh", "_kgco2e": "kg CO2e", "_bytes": "bytes", "_w": "W", "_s": "s"}
 """Units of figures as in the job."""
 _RATES = {
     "_bytes_per_s": "bytes/s",
+    "_bytes_per_s_per_node": "bytes/s per node",
+    "_w_per_s": "W/s",
     "_usd_per_gpu_hour": "per GPU-hour",
     "_usd_per_node": "per node",
     "_usd_per_kwh": "USD/kWh",
     "_kgco2e_per_kwh": "kg CO2e/kWh",
+    "_l_per_kwh": "l/kWh",
+    "_usd_per_year": "USD per year",
     "_fraction_per_year": "share per year",
     "_per_1000_node_days": "per 1,000 node-days",
 }
+"""Units of rates."""
 _PRICES = ("_usd_per_gpu_hour", "_usd_per_node")
 """Ends of names of prices, which are shown like all money, each end of a range with its own prefix."""
 _PRICE = re.compile(r"(?P<way>rent|purchase) (?P<figures>[\d.e]+(?: \([\d.e to]+\))?) USD/")
@@ -72,7 +76,7 @@ def value_words(name: str, value: str | None) -> str:
     for end, unit in _RATES.items():
         if name.endswith(end):
             return f"{_in_dollars(value) if end in _PRICES else value} {unit}"
-    if name.endswith(_FIGURES) and not name.endswith(_NOT_FIGURES):
+    if name.endswith(_FIGURES):
         try:
             return figure_text(name, float(value))
         except ValueError:
@@ -85,8 +89,7 @@ def values_words(name: str, values: Sequence[str | None]) -> list[str]:
     words = [value_words(name, value) for value in values]
     if len(set(words)) == len(set(values)):
         return words
-    is_rate = name.endswith(_NOT_FIGURES)
-    unit = next((f" {unit}" for end, unit in _UNITS.items() if name.endswith(end) and not is_rate), "")
+    unit = next((f" {unit}" for end, unit in _UNITS.items() if name.endswith(end)), "")  # no rate looks alike
     return [f"{value}{unit if value[:1].isdigit() else ''}" if value else "-" for value in values]
 
 

@@ -20,6 +20,7 @@ from planner.compare.page import comparison_page
 from planner.compare.side_by_side import compare
 from planner.compare.sides import Side, read_side
 from planner.compare.view import (
+    EXPLAINED,
     explanation_notes,
     explanation_rows,
     figure_rows,
@@ -328,6 +329,23 @@ def test_a_design_that_cannot_be_run_with_the_other_inputs_is_explained_as_a_who
 def test_a_design_over_a_limit_is_named() -> None:
     found = compare([side(job_with()), side(job_with(limits={"budget_usd": 10.0}), name="tight")])
     assert any(warning.startswith("tight violates a limit: ") for warning in found.warnings)
+
+
+def test_names_of_sides_are_text_on_a_page() -> None:
+    # 40 heads do not split into sixteen, and the design costs more than 10 USD.
+    first = side(job_with(limits={"budget_usd": 10.0}), {"tp": 16, "dp": 2}, name="<b>first</b>")
+    page = comparison_page(compare([first, side(job_with(workload={"model": "llama-2-13b"}), name="<i>")]))
+    assert "&lt;b&gt;first&lt;/b&gt; violates a limit" in page
+    assert "the design of &lt;b&gt;first&lt;/b&gt; cannot run with the inputs of &lt;i&gt;" in page
+    assert "<b>" not in page
+    assert "<i>" not in page
+
+
+def test_a_page_explains_the_figures_that_the_terminal_leaves_out() -> None:
+    page = comparison_page(compare([side(job_with()), side(job_with(), {"tp": 4, "dp": 8})]))
+    _, _, other = page.partition("<summary>Other figures</summary>")
+    heads = re.findall(r"<th[^>]*>([^<]*)</th>", other.partition("</table>")[0])
+    assert heads == ["cause", *(human.words(name) for name in SINGLE_FIGURES if name not in EXPLAINED)]
 
 
 def test_a_side_without_a_design_says_why_there_is_none(tmp_path: Path) -> None:
