@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from planner.text import human
 from planner.text.figure_units import figure_text
+from simulator.units import KIB
 
 _NAMES = {
     "mfu_fraction": "MFU",
@@ -29,6 +30,7 @@ _RATES = {
     "_bytes_per_s": "bytes/s",
     "_bytes_per_s_per_node": "bytes/s per node",
     "_w_per_s": "W/s",
+    "_usd_per_w": "USD/W",
     "_usd_per_gpu_hour": "per GPU-hour",
     "_usd_per_node": "per node",
     "_usd_per_kwh": "USD/kWh",
@@ -37,6 +39,7 @@ _RATES = {
     "_usd_per_year": "USD per year",
     "_fraction_per_year": "share per year",
     "_per_1000_node_days": "per 1,000 node-days",
+    "_per_1000_domain_days": "per 1,000 domain-days",
 }
 """Units of rates."""
 _PRICES = ("_usd_per_gpu_hour", "_usd_per_node")
@@ -78,9 +81,10 @@ def value_words(name: str, value: str | None) -> str:
             return f"{_in_dollars(value) if end in _PRICES else value} {unit}"
     if name.endswith(_FIGURES):
         try:
-            return figure_text(name, float(value))
+            number = float(value)
         except ValueError:
             return value
+        return f"{value} bytes" if name.endswith("_bytes") and number < KIB else figure_text(name, number)
     return value
 
 

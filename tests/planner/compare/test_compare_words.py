@@ -6,6 +6,7 @@ import pytest
 
 from planner.compare.words import name_words, value_words, values_words
 from planner.job.in_short import in_short
+from simulator.domain.job import Job
 from simulator.domain.offer import Estimate
 
 
@@ -41,6 +42,10 @@ def test_names_are_words(name: str, words: str) -> None:
         ("site.water_onsite_l_per_kwh", "1.8", "1.8 l/kWh"),
         ("site.electricity_usd_per_kwh", "0.058", "0.058 USD/kWh"),
         ("site.grid_kgco2e_per_kwh", "0.4", "0.4 kg CO2e/kWh"),
+        ("ownership.facility_usd_per_w", "12", "12 USD/W"),
+        ("reliability.domain_failures_per_1000_domain_days", "3", "3 per 1,000 domain-days"),
+        ("workload.sync_bytes", "2", "2 bytes"),
+        ("storage.capacity_bytes", "2147483648", "2.0 GiB"),
         ("ownership.staff_usd_per_year", "3e5", "3e5 USD per year"),
         ("ownership.capital_cost_fraction_per_year", "0.08", "0.08 share per year"),
         (
@@ -61,6 +66,15 @@ def test_names_are_words(name: str, words: str) -> None:
 )
 def test_values_have_their_units(name: str, value: str | None, words: str) -> None:
     assert value_words(name, value) == words
+
+
+def test_no_rate_of_a_job_is_told_as_a_quantity() -> None:
+    records = Job.model_json_schema()["$defs"].values()
+    rates = {name for record in records for name in record.get("properties", ()) if "_per_" in name}
+    assert len(rates) > 40
+    for name in rates:
+        _, _, unit = value_words(name, "4").partition(" ")
+        assert not unit or "/" in unit or "per " in unit, name
 
 
 def test_prices_of_other_sizes_are_written_in_the_form_of_job_files() -> None:
