@@ -59,8 +59,7 @@ class TimelineSummary(Record):
 def summary_of(timeline: StepTimeline) -> TimelineSummary:
     """Returns what a reader needs to know about a timeline, without its events."""
     events, parts = timeline.events, timeline.stages
-    is_first_stage = (events.stage == 0) & ~events.is_background
-    forwards_s = events.end_s[is_first_stage & (events.kind == EventKind.FORWARD.code)]
+    forwards_s = events.end_s[(events.stage == 0) & (events.kind == EventKind.FORWARD.code)]
     return TimelineSummary(
         num_stages=timeline.num_stages,
         num_chunks_per_stage=timeline.num_chunks_per_stage,

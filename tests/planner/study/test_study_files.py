@@ -169,15 +169,22 @@ def test_time_goes_on_from_one_study_of_a_merger_to_the_next(tmp_path: Path) -> 
         with Journal.read(path) as journal:
             return [batch.elapsed_s for batch in journal.batches()]
 
-    first, second = (made(tmp_path, seed=seed, num_batches=3).path for seed in (1, 2))
-    both, again = (StudyStore(tmp_path).path_named(name) for name in ("both", "again"))
-    merge_studies([first, second], both, NOW)
-    began_s = state_of(first).elapsed_s
-    expected = pytest.approx([*times_s(first), *(began_s + time_s for time_s in times_s(second))], rel=1e-12)
-    assert times_s(both) == expected
-    merge_studies([first, both], again, NOW)  # the second study begins in the middle of its file
+    paths = [
+        made(tmp_path, seed=seed, num_batches=num_batches).path
+        for seed, num_batches in ((1, 3), (2, 2), (3, 2))
+    ]
+    every, again = (StudyStore(tmp_path).path_named(name) for name in ("every", "again"))
+    merge_studies(paths, every, NOW)
+    began_s = np.cumsum([0.0, *(state_of(path).elapsed_s for path in paths)])
+    expected = pytest.approx(
+        [began + time_s for began, path in zip(began_s, paths, strict=False) for time_s in times_s(path)],
+        rel=1e-12,
+    )
+    assert times_s(every) == expected
+    merge_studies([paths[0], every], again, NOW)  # the other studies begin in the middle of their file
     assert times_s(again) == expected
-    for path in (both, again):
+    np.testing.assert_array_equal(keys_of(again), keys_of(every))
+    for path in (every, again):
         with Journal.read(path) as journal:
             leaves = leaves_of(journal.facts)
             assert sum(leaf.num_batches for leaf in leaves) == journal.num_batches

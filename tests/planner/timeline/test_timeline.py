@@ -148,6 +148,10 @@ class TestAnswer:
             parts_s = stage.model_dump(exclude={"stage"}).values()
             assert sum(parts_s) == pytest.approx(timeline.step_time_s, rel=1e-9)
         assert 0 < timeline.warm_up_s < timeline.cool_down_s < timeline.step_time_s
+        # At both ends one micro-batch passes through all stages and back, and hardly anything else happens.
+        there_and_back_s = sum(stage.compute_s for stage in timeline.stages) / timeline.num_micro_batches
+        for end_s in (timeline.warm_up_s, timeline.cool_down_s):
+            assert there_and_back_s < end_s < 2.0 * there_and_back_s < timeline.step_time_s / 6
 
     @pytest.mark.parametrize(
         ("schedule", "lora"), [("1f1b", {"rank": 8}), ("gpipe", {"rank": 8}), ("zb_h1", None)]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
 from planner.cli.terminal.output import WIDTH
-from planner.input.plan_input import read_plan
-from planner.timeline.run import TimelineAnswer
+from planner.input.plan_input import plan_of, read_plan
+from planner.timeline.run import TimelineAnswer, timeline_answer
 from planner.timeline.trace import NETWORK, RUN, SAVES_ROW, STAGES, TRAINING_ROW
 from planner.uncertain.uncertainty import NUM_REPLAYS
+from simulator.run_timeline import RunEventKind, run_timeline
 
 ROOT = Path(__file__).parents[3]
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
@@ -235,6 +238,19 @@ def test_the_json_is_the_run_in_numbers_and_reads_back(
     )
     assert sum(stop.away_s for stop in run.stops) == pytest.approx(away_s, rel=1e-9)
     assert [stop.at_s for stop in run.stops] == sorted(stop.at_s for stop in run.stops)
+
+
+def test_saves_that_an_interruption_cut_off_are_counted_apart() -> None:
+    job = load_job(BLOOM)
+    plan, _ = plan_of(job, read_plan(f"{BLOOM_PLAN},checkpoint_scheme=async"))
+    run = run_timeline(job, plan)
+    begun = np.flatnonzero(run.events.is_background)
+    is_lost = np.isin(np.arange(len(run.events.kind)), begun[[3, 5]])
+    cut_off = replace(run, events=replace(run.events, is_lost=is_lost))
+    told = timeline_answer(job, plan, None, cut_off).run
+    assert (told.num_lost_saves, told.num_saves) == (2, sum(run.events.kind == RunEventKind.SAVE.code))
+    many = timeline_answer(job, plan, None, replace(cut_off, has_saves=False)).run
+    assert (many.num_lost_saves, many.num_saves) == (None, None)
 
 
 def test_evaluations_of_a_run_are_slowed_down_as_much_as_its_steps(
