@@ -12,12 +12,13 @@ import pytest
 
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
-from planner.cli.terminal.output import WIDTH
+from planner.cli.terminal.output import WIDTH, rendered
 from planner.input.plan_input import plan_of, read_plan
 from planner.timeline.run import TimelineAnswer, timeline_answer
+from planner.timeline.run_view import show_run
 from planner.timeline.trace import NETWORK, RUN, SAVES_ROW, STAGES, TRAINING_ROW
 from planner.uncertain.uncertainty import NUM_REPLAYS
-from simulator.run_timeline import RunEventKind, run_timeline
+from simulator.run_timeline import RunEventKind, RunEvents, run_timeline
 
 ROOT = Path(__file__).parents[3]
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
@@ -251,6 +252,34 @@ def test_saves_that_an_interruption_cut_off_are_counted_apart() -> None:
     assert (told.num_lost_saves, told.num_saves) == (2, sum(run.events.kind == RunEventKind.SAVE.code))
     many = timeline_answer(job, plan, None, replace(cut_off, has_saves=False)).run
     assert (many.num_lost_saves, many.num_saves) == (None, None)
+
+
+def test_whatever_happens_is_seen_in_the_picture_of_a_run() -> None:
+    """A run of 72 hours on 72 columns, one an hour: saves in two of them, nine stops in one, ten in another, one at its end."""
+    job = load_job(BLOOM)
+    run = run_timeline(job, plan_of(job, read_plan(BLOOM_PLAN))[0])
+    hour_s = 3600.0
+    stops_s = [*[3.5 * hour_s] * 9, *[5.5 * hour_s] * 10, 72 * hour_s]
+    saves_s = {7.0 * hour_s: 1.0, 9.0 * hour_s: 1000.0}
+    kinds = [RunEventKind.NODE_FAULT] * len(stops_s) + [RunEventKind.SAVE] * len(saves_s)
+    start_s = np.array([*stops_s, *saves_s])
+    lasting_s = np.array([*np.zeros(len(stops_s)), *saves_s.values()])
+    order, never = np.argsort(start_s), np.zeros(len(kinds), dtype=np.bool_)
+    events = RunEvents(
+        kind=np.array([kind.code for kind in kinds])[order],
+        start_s=start_s[order],
+        end_s=(start_s + lasting_s)[order],
+        value_s=np.zeros(len(kinds)),
+        is_background=never,
+        is_lost=never,
+    )
+    drawn = replace(run, wall_time_s=72 * hour_s, events=events)
+    summary = timeline_answer(job, plan_of(job, read_plan(BLOOM_PLAN))[0], None, run).run
+    lines = rendered(lambda console: show_run(drawn, summary, console)).splitlines()
+    rows = {line[:18].strip(): line[18:-10] for line in lines if line.startswith("  ")}
+    assert {place: sign for place, sign in enumerate(rows["saves"]) if sign != " "} == {7: ".", 9: "#"}
+    interruptions = {place: sign for place, sign in enumerate(rows["interruptions"]) if sign != " "}
+    assert interruptions == {3: "9", 5: "+", len(rows["saves"]) - 1: "1"}
 
 
 def test_evaluations_of_a_run_are_slowed_down_as_much_as_its_steps(
