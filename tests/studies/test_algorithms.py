@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -339,6 +340,37 @@ def test_neighbours_differ_in_one_knob_first_and_then_in_two(usual_space: Space)
     assert len(found) == 2
     for near, rows in enumerate(found, start=1):
         np.testing.assert_array_equal(rows, every[distance <= near])
+
+
+@pytest.mark.parametrize("num_at_once", [1, 2, 9])
+def test_neighbours_of_as_many_designs_of_a_front_as_fit_are_suggested_together(
+    usual_space: Space, num_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knobs = Knobs.of(usual_space)
+    archive = Archive(usual_space.job)
+    archive.add(evaluate(usual_space.job, usual_space.designs()))
+    whole = archive.front
+    assert whole is not None
+    archive = Archive(usual_space.job)
+    archive.add(whole.take(np.arange(3)))
+    assert archive.front is not None
+    front = knobs.encode(archive.front.plans)
+    assert len(front) == 3
+    # A design has one neighbour for each other value of a knob, and for each pair of other values of two knobs.
+    others = knobs.largest.tolist()
+    num_pairs = sum(a * b for a, b in combinations(others, 2))
+    every = np.unique(knobs.encode(usual_space.designs()), axis=0)
+    distance = (every[:, None] != front).sum(axis=2)
+    monkeypatch.setattr("studies.searchers.neighbours.ROWS_PER_SUGGESTION", num_at_once * sum(others))
+    one_knob = knobs.encode(Neighbours(knobs, archive).suggest())
+    near = distance[:, :num_at_once].min(axis=1)
+    np.testing.assert_array_equal(np.unique(one_knob, axis=0), every[near <= 1])
+    assert num_pairs > 3 * sum(others)  # so that the neighbours in one knob fit into one suggestion
+    monkeypatch.setattr("studies.searchers.neighbours.ROWS_PER_SUGGESTION", num_at_once * num_pairs)
+    search = Neighbours(knobs, archive)
+    one_knob, two_knobs = (knobs.encode(search.suggest()) for _ in range(2))
+    np.testing.assert_array_equal(np.unique(one_knob, axis=0), every[distance.min(axis=1) <= 1])
+    np.testing.assert_array_equal(np.unique(two_knobs, axis=0), every[near <= 2])
 
 
 @pytest.mark.parametrize("size", [4, 11, 40])
