@@ -187,6 +187,7 @@ def test_time_goes_on_from_one_study_of_a_merger_to_the_next(tmp_path: Path) -> 
     for path in (every, again):
         with Journal.read(path) as journal:
             leaves = leaves_of(journal.facts)
+            assert [leaf.num_batches for leaf in leaves] == [len(times_s(each)) for each in paths]
             assert sum(leaf.num_batches for leaf in leaves) == journal.num_batches
 
 
