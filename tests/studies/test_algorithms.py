@@ -373,6 +373,17 @@ def test_neighbours_of_as_many_designs_of_a_front_as_fit_are_suggested_together(
     np.testing.assert_array_equal(np.unique(two_knobs, axis=0), every[near <= 2])
 
 
+def test_the_most_promising_neighbours_come_first(usual_space: Space) -> None:
+    knobs = Knobs.of(usual_space)
+    known = evaluate(usual_space.job, usual_space.designs().take(slice(0, 40)))
+    archive, estimator = Archive(usual_space.job), Estimator(usual_space, knobs)
+    archive.add(known)
+    estimator.learn(known.plans, Results(values=known.objectives(usual_space.job), excess=known.excess.total))
+    shortfalls = estimator.shortfalls(Neighbours(knobs, archive, estimator).suggest())
+    assert shortfalls[0] < shortfalls[-1]
+    np.testing.assert_array_equal(shortfalls, np.sort(shortfalls))
+
+
 @pytest.mark.parametrize("size", [4, 11, 40])
 @pytest.mark.parametrize("restart", [0, 1])
 def test_a_first_generation_has_its_size_but_for_layouts_that_were_drawn_twice(
