@@ -71,6 +71,9 @@ def test_a_front_that_becomes_longer_gains_within_the_worst_of_both() -> None:
     before, now = np.array([[1.0, 1.0]]), np.array([[1.0, 1.0], [0.5, 4.0]])
     # Up to (1.1, 4.4): 0.1 x 3.4 at first, and then the 0.5 x 0.4 beside it that the longer front adds.
     assert gained_fraction(before, now) == pytest.approx(0.5 * 0.4 / (0.1 * 3.4))
+    # One that becomes shorter, too: 0.6 x 3.9 where the longer one had what it has here.
+    short = np.array([[0.5, 0.5]])
+    assert gained_fraction(now, short) == pytest.approx(0.6 * 3.9 / (0.1 * 3.4 + 0.5 * 0.4) - 1.0)
 
 
 def test_what_costs_nothing_does_not_hide_what_the_rest_of_a_front_gains() -> None:
