@@ -287,6 +287,12 @@ def test_shares_of_next_to_nothing_and_of_almost_all_are_told_as_such(
     assert "interval 100 s" in lines
 
 
+def test_only_what_takes_time_is_a_part_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for stall, is_told in (("0", False), ("5", True)):
+        assert cli.main(["goodput", "--mtbf-s", "9e3", "--interval-s", "300", "--stall-s", stall]) == 0
+        assert ("stalled by saves" in capsys.readouterr().out) is is_told
+
+
 def test_people_read_the_goodput_its_parts_and_the_best_interval(capsys: pytest.CaptureFixture[str]) -> None:
     numbers = "--mtbf-s 10980 --interval-s 371 --stall-s .8 --commit-s 60 --restart-s 390 --seed 1"
     assert cli.main(["goodput", *numbers.split()]) == 0

@@ -10,10 +10,12 @@ import pytest
 from docs.answer_page import GOODPUT_PAGE, SIMULATE_PAGE, goodput_reference, simulate_reference
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
+from planner.cli.terminal.output import rendered
 from planner.explain.runnable_plan import plan_that_runs
 from planner.goodput.answer import Goodput
 from planner.goodput.job import play_job_goodput
 from planner.goodput.schemes import JobRun, SchemeGoodput
+from planner.goodput.view import show_goodput
 from planner.input.plan_input import read_plan
 from planner.one_design.plan_saves import with_saves
 from planner.text.interval_text import Interval, parse_interval
@@ -286,6 +288,25 @@ def test_people_read_the_answer_the_table_and_where_the_numbers_are_from(
     assert sum(line.startswith(("     ", "  *")) for line in table) == len(CheckpointScheme) - 1
     assert "would reach a goodput of" in out
     assert "The interval is 100 steps of " in out
+    assert ", the best interval" not in out
+    assert cli.main(["goodput", "--job", BLOOM, "--plan", PLAN, *FEW]) == 0
+    assert ", the best interval; restarts include " in " ".join(capsys.readouterr().out.split())
+
+
+def test_another_scheme_is_told_of_if_the_table_shows_that_it_is_better(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = answer(capsys)
+    best = of_job(found).schemes[0]
+    assert best.scheme is not CheckpointScheme.SYNC_SHARDED
+    for gain, is_told in ((4e-5, False), (6e-5, True)):
+        rows = (
+            best.model_copy(update={"goodput": found.expected_goodput + gain}),
+            *of_job(found).schemes[1:],
+        )
+        run = of_job(found).model_copy(update={"schemes": rows})
+        shown = rendered(lambda console: show_goodput(found.model_copy(update={"of_job": run}), console))  # noqa: B023
+        assert (f"{best.scheme.value} would reach a goodput of" in shown) is is_told
 
 
 @pytest.mark.parametrize(
@@ -432,6 +453,7 @@ SHORT_AND_SLOW = [
         ([*OF_JOB, *OFTEN, "--set", "reliability.fails_during_restart=true"], False),
         # A run of three up-times, whose saves take two of them to commit and come in pairs, which the form spreads.
         (SHORT_AND_SLOW, True),
+        ([*SHORT_AND_SLOW, "--replications", "2000"], False),  # chance alone may be as far off
     ],
 )
 def test_a_closed_form_that_is_off_what_was_played_says_so(
