@@ -57,6 +57,8 @@ class TestUnits:
         check_explained(np.array([0.05, -0.02, math.log(100.0)]), "steps.csv", STEPS)
         with pytest.raises(InputError, match=r"2\.00 times longer"):
             check_explained(np.array([-math.log(2.0), -math.log(2.0), 0.0]), "steps.csv", STEPS)
+        with pytest.raises(InputError, match=r"2\.00 times shorter"):
+            check_explained(np.array([math.log(2.0), math.log(2.0), 0.0]), "steps.csv", STEPS)
 
 
 class TestEnds:
