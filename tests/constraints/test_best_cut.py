@@ -272,9 +272,12 @@ def test_a_huge_vocabulary_takes_layers_off_the_last_stage() -> None:
     assert steps_s[0] < 0.9 * steps_s[1]
 
 
-def test_a_cut_is_found_where_the_workload_lists_one_of_other_pipelines() -> None:
-    job = job_of(SMALL, stage_layers=(5, 5))
-    plan = plan_of(pipeline=2, data=4, virtual_pipeline=4)
+@pytest.mark.parametrize(("listed", "virtual_pipeline"), [((5, 5), 4), ((3, 3, 4), 1)])
+def test_a_cut_is_found_where_the_workload_lists_one_of_other_pipelines(
+    listed: tuple[int, ...], virtual_pipeline: int
+) -> None:
+    job = job_of(SMALL, stage_layers=listed)
+    plan = plan_of(pipeline=2, data=4, virtual_pipeline=virtual_pipeline)
     assert present_cut(job, plan) is None
     found = best_cut(job, plan)
     assert found.layers is not None
