@@ -113,6 +113,20 @@ def test_where_no_cut_fits_that_is_proven() -> None:
     assert (found.layers, found.is_proven) == (None, True)
 
 
+def test_where_none_was_found_to_fit_slow_cuts_are_simulated_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow cut may fit where the fastest one does not: no step rules a cut out as long as none is known to fit."""
+    plan = plan_of(pipeline=4, data=4, pipeline_schedule="gpipe")
+    least = simulate_cuts(job_of(SMALL), plan, np.array(list(every_cut(10, 4)))).peak_memory_bytes.min()
+    job = with_memory(job_of(SMALL), 0.98 * float(least))
+    costs = plan_costs(job, plan)
+    may_fit = fast_cuts(costs, num_micro_batches=16, schedule=plan.pipeline_schedule, step_s=np.inf).count
+    assert may_fit > 10
+    monkeypatch.setattr("constraints.best_cut.MOST_ROUNDS", 0)
+    found = best_cut(job, plan)
+    monkeypatch.setattr("constraints.best_cut.MOST_CUTS", 0)
+    assert found.num_simulated - best_cut(job, plan).num_simulated == may_fit
+
+
 @pytest.mark.short(5)
 @pytest.mark.parametrize("model", [SMALL, "deepseek-v2-lite", MANY_ROWS], ids=["dense", "experts", "rows"])
 @pytest.mark.parametrize("fields", PLANS[:5], ids=str)
