@@ -121,7 +121,6 @@ def test_where_none_was_found_to_fit_slow_cuts_are_simulated_too(monkeypatch: py
     costs = plan_costs(job, plan)
     may_fit = fast_cuts(costs, num_micro_batches=16, schedule=plan.pipeline_schedule, step_s=np.inf).count
     assert may_fit > 10
-    monkeypatch.setattr("constraints.best_cut.MOST_ROUNDS", 0)
     found = best_cut(job, plan)
     monkeypatch.setattr("constraints.best_cut.MOST_CUTS", 0)
     assert found.num_simulated - best_cut(job, plan).num_simulated == may_fit

@@ -183,6 +183,7 @@ def quantities(name: str) -> dict[str, Floats]:
 
 def test_the_least_main_memory_is_that_of_the_least_demanding_scheme() -> None:
     job = job_with(
+        {**H100_RENTED, "num_gpus": {"min": 8, "max": 64}},  # a single node has no peer
         workload={"optimizer_offload_fraction": 0.5},
         search={"checkpoint_schemes": ["in_memory_peer", "tiered", "gradient_assisted"]},
     )
@@ -391,6 +392,20 @@ def test_the_bound_of_a_layout_does_not_depend_on_its_neighbours(name: str) -> N
         alone = bound_step(JOBS[name], layouts.take(slice(row, row + 1)))
         for column, values in alone.columns().items():
             np.testing.assert_array_equal(values[0], getattr(together, column)[row], err_msg=column)
+
+
+def test_what_fills_a_memory_to_the_last_byte_fits() -> None:
+    job = job_with()
+    bounds = bound(job, enumerate_layouts(job).take(slice(0, 3)))
+    shares = np.array([1.0, 1.0 + 1e-12, 0.5])
+    for memory in ("memory", "host_memory"):
+        other = {
+            "memory_fraction": np.zeros(3),
+            "host_memory_fraction": np.zeros(3),
+            f"{memory}_fraction": shares,
+        }
+        kept = kept_by_bounds(job, replace(bounds, **other))
+        assert kept[memory].tolist() == [True, False, True]
 
 
 def test_bounds_of_no_layouts_are_no_bounds() -> None:

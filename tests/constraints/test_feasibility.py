@@ -117,3 +117,5 @@ def test_a_corner_is_the_least_of_a_quantity_to_the_last_bit(seed: int) -> None:
     assert least_value(watts, needs, limits) == watts[kept].min()
     assert least_value(watts, needs, {}) == watts.min()
     assert least_value(watts, needs, {"memory": -1.0}) is None
+    # What is needed to the last unit is kept.
+    assert least_value(np.array([7.0]), {"memory": np.array([1.0])}, {"memory": 1.0}) == 7.0

@@ -245,6 +245,12 @@ def test_the_parts_of_an_undisturbed_run_sum_to_its_time() -> None:
     np.testing.assert_allclose(
         least.wall_time_s[ends], sum(getattr(least, name)[ends] for name in PARTS), rtol=1e-12
     )
+    # Failures come at the rate at which they come while the run is up: after its first start, and not on a way back.
+    up_s = (run.wall_time_s - run.initialization_s - run.way_back_s)[ends]
+    work_s = (run.productive_s + run.straggler_s + run.evaluation_s)[ends]
+    rates = run.num_failures[ends] / up_s
+    assert (rates > 0.0).all()
+    np.testing.assert_allclose(least.num_failures[ends] / work_s, rates, rtol=1e-12)
 
 
 def test_delays_of_an_undisturbed_run_are_spread_as_single_restarts_are() -> None:
