@@ -84,6 +84,6 @@ class Comparison(Record):
     grids: tuple[tuple[GridConvention, ...], ...] = ()
     """Conventions of the grids behind their carbon, side by side; without a design, those of all offers of the side."""
     explanations: tuple[Explanation, ...]
-    """Why the others differ from the first; empty if a design is missing."""
+    """Why the others differ from the first, in their order; sides without a design are left out."""
     warnings: tuple[str, ...] = ()
     """Notes for the reader."""

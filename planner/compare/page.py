@@ -13,6 +13,7 @@ from planner.compare.view import (
     SHOWN_METRICS,
     alike_words,
     decision_row,
+    explained,
     explanation_notes,
     explanation_rows,
     figure_rows,
@@ -82,7 +83,7 @@ def _sections(found: Comparison) -> Iterator[str]:
         yield table(("part", *sides), parts, numbers_from=1)
     yield "<h2>Grids</h2>"
     yield table(GRID_HEADS, grid_rows(found))
-    for letter, explanation in zip(sides[1:], found.explanations, strict=False):
+    for letter, explanation in explained(found):
         yield from _explained(found, explanation, letter)
     for warning in found.warnings:
         yield f"<p><strong>Note:</strong> {escape(warning)}</p>"

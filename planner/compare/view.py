@@ -47,6 +47,15 @@ def letters(number: int) -> list[str]:
     return [chr(ord("A") + index) if index < 26 else f"#{index + 1}" for index in range(number)]
 
 
+def explained(found: Comparison) -> Iterator[tuple[str, Explanation]]:
+    """Returns each explanation after the short name of its side; sides without a design have none."""
+    (accelerators,) = (row.values for row in found.decisions if row.decision == "accelerator")
+    sides = zip(letters(len(found.sides)), accelerators, strict=True)
+    with_design = [letter for letter, accelerator in sides if accelerator is not None]
+    # Nothing is explained if the first side has no design.
+    return zip(with_design[1:], found.explanations, strict=False)
+
+
 def show_comparison(found: Comparison, console: Console) -> None:
     """Writes a comparison."""
     sides = letters(len(found.sides))
@@ -65,7 +74,7 @@ def show_comparison(found: Comparison, console: Console) -> None:
         _table(console, ("part", *sides), parts, from_right=1)
     title(console, "grids")
     _table(console, GRID_HEADS, grid_rows(found))
-    for letter, explanation in zip(sides[1:], found.explanations, strict=False):
+    for letter, explanation in explained(found):
         _show_explanation(console, explanation, found.metrics, letter)
     if found.warnings:
         title(console, "notes")

@@ -361,6 +361,17 @@ def test_a_side_without_a_design_says_why_there_is_none(tmp_path: Path) -> None:
     assert note.endswith(answer.infeasibility.reasons[-1])
 
 
+def test_a_side_without_a_design_is_not_explained_by_the_next_one() -> None:
+    dear = job_with({**H100_RENTED, "rent_usd_per_gpu_hour": 3.0})
+    usual, none, other = side(job_with()), replace(side(job_with()), plan=None), side(dear)
+    found = compare([usual, none, other])
+    for shown in (comparison_page(found), rendered(lambda console: show_comparison(found, console))):
+        assert re.findall(r"Why (\w) differs from A", shown) == ["C"]
+    without = compare([none, usual, other])
+    assert without.explanations == ()
+    assert "differs from A" not in comparison_page(without)
+
+
 @pytest.mark.parametrize(("offer", "is_told"), [(H100_RENTED, True), (H100_BOUGHT, False)])
 def test_a_price_of_electricity_that_a_rent_includes_is_told(offer: dict[str, object], is_told: bool) -> None:
     dear = {"region": "us-iowa", "electricity_usd_per_kwh": 0.2}
