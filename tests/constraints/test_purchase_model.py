@@ -244,6 +244,8 @@ def test_one_node_is_bought_at_the_price_of_one() -> None:
 def test_supplies_are_alternatives_together_and_every_other_pool_alone() -> None:
     assert SIZES.supplies == ((0, 1),)
     assert PROBLEM.supplies == ((0,), (1,))
+    four = replace(PROBLEM, pools=(*POOLS, *POOLS), alternatives=((1, 3),))
+    assert four.supplies == ((0,), (1, 3), (2,))
 
 
 def test_what_cannot_be_bought_is_rented() -> None:

@@ -175,6 +175,18 @@ def test_a_cut_at_which_the_solver_had_to_stop_is_not_called_proven(monkeypatch:
     assert not found.is_proven
 
 
+@pytest.mark.parametrize("seed", [0, 11, 16])
+def test_rounding_of_the_solver_rules_out_no_cut_that_fits_to_the_last_byte(seed: int) -> None:
+    layer_bytes = 1e9 * np.random.default_rng(seed).random(8)
+    costs = replace(costs_of(np.ones(8)), layer_bytes=layer_bytes)
+    fullest = [max(balance_of(costs, cut, 2, (1, 1, 1, 1)).stage_bytes) for cut in every_cut(8, 4)]
+    found = balanced_stages(
+        costs, num_stages=2, num_held=(1, 1, 1, 1), capacity_bytes=min(fullest), virtual_chunks=2
+    )
+    assert found is not None
+    assert max(found.stage_bytes) == pytest.approx(min(fullest), rel=1e-7)
+
+
 def test_two_chunks_that_turn_back_share_stages_from_both_ends() -> None:
     # Chunks 0 and 3 on the first stage, 1 and 2 on the second one: embedding and output are on the same stage.
     costs = costs_of(np.ones(8), embedding_s=1.0, output_s=3.0)
