@@ -128,6 +128,19 @@ def test_the_title_of_the_memory_names_the_fullest_stage() -> None:
     assert memory.title.startswith(f"{whose} fills {share} of its ")
 
 
+def test_small_parts_are_drawn_and_rounding_and_what_is_not_there_are_none() -> None:
+    memory = figure("memory")
+    assert isinstance(memory, BarsFigure)
+    held = {part.label for bar in memory.bars for part in bar.parts if part.value > 0.0}
+    assert {part.label for bar in memory.bars for part in bar.parts} == held
+    # A part of half a per cent, and what rounding of a difference leaves of another one.
+    parts = {"rent_usd": 995.0, "storage_usd": 5.0, "electricity_usd": 1e-10}
+    best = best_of(drawn().report).model_copy(update={"cost_parts_usd": parts})
+    alone = drawn().report.answer.model_copy(update={"front": ()})
+    cost = breakdowns(job(), alone, best)[0]
+    assert [part.value for part in cost.bars[0].parts] == [995.0, 5.0]
+
+
 def test_the_note_of_a_single_bar_is_a_sentence() -> None:
     report = drawn().report
     best = best_of(report)
