@@ -140,7 +140,7 @@ def stage_order(
     forward = [(True, microbatch) for microbatch in range(num_microbatches)]
     if order is PipelineOrder.GPIPE:
         return [*forward, *((False, microbatch) for microbatch in reversed(range(num_microbatches)))]
-    num_ahead = min(num_stages - stage, num_microbatches)
+    num_ahead = num_stages - stage
     turns = forward[:num_ahead]
     for microbatch in range(num_microbatches):
         turns.append((False, microbatch))
@@ -157,7 +157,7 @@ def interleaved_order(
     busy, then one backward for each forward (Narayanan et al. 2021, section 2.2).
     """
     num_passes = num_chunks * num_microbatches
-    num_ahead = min(2 * (num_stages - stage - 1) + (num_chunks - 1) * num_stages + 1, num_passes)
+    num_ahead = 2 * (num_stages - stage - 1) + (num_chunks - 1) * num_stages + 1
     turns = []
     for number in range(num_passes):
         group, within = divmod(number, num_stages * num_chunks)

@@ -37,6 +37,20 @@ class TestSmallStep:
         assert {trace.tensors.names[row] for row in trace.parameters} == {"2", "3"}
         assert trace.forward_of.tolist() == [-1, 0, -1]
 
+    def test_a_frozen_weight_is_a_parameter_by_its_name(self, tmp_path: Path) -> None:
+        updated = {"inputs": [[tensor(3)], [tensor(6, 64)]]}
+        nodes = [{**one, **updated} if one["id"] == 9 else one for one in NODES]
+        trace = read_profiled(*written(tmp_path, EVENTS, nodes), batch_size=4)
+        assert {trace.tensors.names[row] for row in trace.parameters} == {"2", "3"}
+
+    def test_a_backward_operator_multiplies_twice_as_much_whatever_it_calls_its_inputs(
+        self, tmp_path: Path
+    ) -> None:
+        called = {"op_schema": "aten::mm(Tensor self, Tensor weight)", "input_shapes": [[8], [8, 8]]}
+        nodes = [{**one, **called} if one["id"] == 7 else one for one in NODES]
+        trace = read_profiled(*written(tmp_path, EVENTS, nodes), batch_size=4)
+        assert trace.num_flop.tolist() == [128.0, 256.0, 0.0]
+
     def test_a_lookup_in_an_embedding_multiplies_nothing(self, tmp_path: Path) -> None:
         schema = "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1) -> Tensor"
         lookup = {
