@@ -121,6 +121,13 @@ class TestSmallStep:
         without = [Phase.BACKWARD] * (2 - num_optimizers)
         assert phases == [Phase.OPTIMIZER] * num_optimizers + without
 
+    def test_what_begins_with_a_step_of_an_optimizer_is_its_own(self, tmp_path: Path) -> None:
+        step = event("Optimizer.step#SGD.step", 40.0, 20.0, cat="user_annotation")
+        updates = [event("aten::_foreach_add_", begin, 5.0) for begin in (40.0, 60.0)]
+        profile, _ = written(tmp_path, [*EVENTS[:8], step, *updates], NODES)
+        phases = [operator.phase for operator in read_profile(profile) if "foreach" in operator.name]
+        assert phases == [Phase.OPTIMIZER, Phase.BACKWARD]
+
     def test_of_several_steps_the_last_one_counts(self, tmp_path: Path) -> None:
         earlier = [
             event("ProfilerStep#1", 0.0, 100.0, cat="user_annotation"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,12 @@ class TestTrioSim:
         )
         assert small.name == "small"
         assert np.flatnonzero(small.can_split).tolist() == [0, 2, 5, 7]
+
+    def test_reading_leaves_the_longest_cell_of_other_tables_as_it_was(self, tmp_path: Path) -> None:
+        write_small(tmp_path)
+        before = csv.field_size_limit()
+        read_triosim(tmp_path)
+        assert csv.field_size_limit() == before
 
     def test_tensors_have_their_bytes_and_category(self, small: OperatorTrace) -> None:
         assert named(small, Category.PARAMETER) == {"w1", "b1", "w2", "b2"}
