@@ -111,6 +111,17 @@ class TestAnswer:
         assert "largest gap between neighbours 3; 0 iterations skipped" in words
         assert "for 0 (123 ms)" in words
 
+    def test_iterations_that_a_slow_worker_skips_compute_no_samples(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        asked = [small, "--gpus", "6", "--parallel", "hop", "--hop", "iterations=20,gap=3,backups=1,skip=2"]
+        asked += ["--speed", "0=0.25", "--network", "full", "--bandwidth", "1e12", "--latency", "0"]
+        assert main(["trace", "simulate", *asked, "--json"]) == 0
+        answer = HopAnswer.model_validate_json(capsys.readouterr().out)
+        num_skipped = sum(worker.num_skipped for worker in answer.workers)
+        assert num_skipped == answer.workers[0].num_skipped > 0
+        assert answer.samples_per_s == pytest.approx((6 * 20 - num_skipped) * 128 / answer.step_s)
+
     def test_a_graph_of_ones_own_and_slowdowns_by_chance(
         self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
