@@ -21,7 +21,7 @@ from planner.cli.trace import options
 from planner.input import arguments
 from planner.recommended.output import FrontFormat
 from planner.recommended.recommendation import Recommendation
-from simulator.catalog import Kind, names
+from simulator.catalog import Kind, figures, names, rent
 from simulator.deep.traces import parallelism
 from simulator.errors import InputError, Problem, StudyError, TrackingError, unwritten
 from studies.files import store
@@ -359,6 +359,35 @@ def test_the_rents_of_an_accelerator_start_with_what_a_job_would_take(
 ) -> None:
     assert cli.main(["catalog", "rents", "h100-sxm5-80gb"]) == 0
     assert "A job without its own price uses $" in capsys.readouterr().out
+
+
+def test_the_list_of_rents_has_their_range_and_the_newest_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["catalog", "rents"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (row,) = [row for row in rows if row[:1] == ["h100-sxm5-80gb"]]
+    estimate, _ = rent("h100-sxm5-80gb")
+    assert estimate.low < estimate.mid < estimate.high
+    newest = max(figure.date for figure in figures(Kind.RENTS, "h100-sxm5-80gb"))
+    assert row[1:] == [f"${price:.2f}" for price in (estimate.low, estimate.mid, estimate.high)] + [newest]
+
+
+def test_prices_that_no_run_can_rely_on_make_no_rent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text(
+        "kind,id,quantity,value,unit,source,date,confidence\n"
+        "rents,h100-sxm5-80gb,spot,1.10,USD/GPU-hour,our contract,2026-10,verified\n",
+        encoding="utf-8",
+    )
+    own = ["--with", str(prices)]
+    assert cli.main(["catalog", "rents", *own]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["h100-sxm5-80gb", "2026-10"] in rows
+    assert cli.main(["catalog", "rents", "h100-sxm5-80gb", *own]) == 0
+    shown = capsys.readouterr().out
+    assert "A job without its own price" not in shown
+    assert "1.1" in shown
 
 
 def test_a_single_rent_is_no_range(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
