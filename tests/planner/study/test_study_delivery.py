@@ -16,7 +16,7 @@ from planner.recommended.recommendation import MlflowRecord, Recommendation
 from planner.recommended.study_facts import ANSWER, DELIVERED_TO
 from planner.study.durable import StudyAnswer, resume_study, run_study_of
 from planner.study.reports import front_of, state_of, status_of
-from planner.tracking.content import asked_params, result_metrics
+from planner.tracking.content import asked_params, finish, result_metrics
 from planner.tracking.delivery import deliver
 from planner.tracking.sending import Sending, Target
 from simulator.domain.checkpointing import Checkpointing
@@ -33,12 +33,31 @@ from studies.files.journal import Journal
 from studies.files.store import StudyStore
 from studies.progress import RECORDING_IN_MLFLOW, Progress
 from studies.tracking.design_table import run_name
+from studies.tracking.recording import Ending, Recording
 from studies.tracking.store_address import asked_store
 from studies.tracking.tracker import StudyTracker
 from tests.planner.calibrations import calibration_with
+from tests.planner.hand_made import infeasible, recommended
 from tests.planner.studies_run import EVALUATIONS, NOW, exhaustive_job, job_of, made, run, stop_after
 
 pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
+
+
+def test_an_answer_ends_its_run_with_what_is_recommended_and_what_is_tied() -> None:
+    endings: list[Ending] = []
+
+    class Noted(Recording):
+        def __init__(self) -> None:
+            """Records nothing."""
+
+        def finish(self, ending: Ending, *_: object, **__: object) -> None:
+            endings.append(ending)
+
+    for answer in (recommended(), infeasible()):
+        finish(Noted(), answer, [], [])
+    found, none = endings
+    assert (found.status, found.recommended_id, found.tied_ids) == ("FINISHED", 7, (8,))
+    assert (none.status, none.recommended_id, none.tied_ids, none.tags) == ("FINISHED", None, (), {})
 
 
 def test_sync_delivers_what_it_can_and_names_every_study_that_it_cannot(
