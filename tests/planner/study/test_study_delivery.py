@@ -39,6 +39,7 @@ from studies.tracking.tracker import StudyTracker
 from tests.planner.calibrations import calibration_with
 from tests.planner.hand_made import infeasible, recommended
 from tests.planner.studies_run import EVALUATIONS, NOW, exhaustive_job, job_of, made, run, stop_after
+from tests.support import job_with
 
 pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
 
@@ -196,6 +197,27 @@ def test_studies_with_other_prices_or_failures_have_other_parameters_and_other_n
     }
     assert study_label(one).split()[0] == study_label(other).split()[0]
     assert study_label(one) != study_label(other)
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value", "told"),
+    [
+        ("storage", "capacity_power_w", 5e3, "5000"),
+        ("ownership", "lifetime_years", 5.5, "5.5"),
+        ("operation", "power_ramp_s", 7.0, "7"),
+        ("carbon_scope", "network", True, "yes"),
+        ("checkpointing", "delta_fraction", 0.5, "0.5"),
+        ("workload", "optimizer_bytes", 8.0, "8"),
+    ],
+)
+def test_mlflow_shows_what_a_job_sets_in_any_section(
+    section: str, field: str, value: object, told: str
+) -> None:
+    params = asked_params(job_with(**{section: {field: value}}), 1)
+    usual = asked_params(job_with(), 1)
+    assert {name: text for name, text in params.items() if usual.get(name) != text} == {
+        f"{section}_{field}": told
+    }
 
 
 def test_mlflow_shows_every_setting_of_the_search_as_a_parameter() -> None:
