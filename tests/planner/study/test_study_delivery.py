@@ -16,7 +16,7 @@ from planner.recommended.recommendation import MlflowRecord, Recommendation
 from planner.recommended.study_facts import ANSWER, DELIVERED_TO
 from planner.study.durable import StudyAnswer, resume_study, run_study_of
 from planner.study.reports import front_of, state_of, status_of
-from planner.tracking.content import asked_params, finish, result_metrics
+from planner.tracking.content import WORKLOAD_FIELDS, asked_params, finish, result_metrics
 from planner.tracking.delivery import deliver
 from planner.tracking.sending import Sending, Target
 from simulator.domain.checkpointing import Checkpointing
@@ -214,6 +214,9 @@ def test_mlflow_shows_what_a_job_sets_in_any_section(
     section: str, field: str, value: object, told: str
 ) -> None:
     params = asked_params(job_with(**{section: {field: value}}), 1)
+    assert not params.keys() & {
+        f"workload_{name}" for name in WORKLOAD_FIELDS
+    }  # those have names of their own
     usual = asked_params(job_with(), 1)
     assert {name: text for name, text in params.items() if usual.get(name) != text} == {
         f"{section}_{field}": told
