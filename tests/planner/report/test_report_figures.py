@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -17,7 +18,7 @@ from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
 from planner.report.data import Bar, BarsFigure, LinesFigure, Part, Range, RangesFigure
 from planner.report.fastest import FastestRuns
-from planner.report.figures import show_figure
+from planner.report.figures import part_colours, show_figure
 from planner.report.flips import flips
 from planner.report.front import front_figure
 from planner.report.plots import STYLE, drawing
@@ -87,6 +88,20 @@ def test_the_texts_below_a_tornado_stand_apart(low: float, high: float) -> None:
         texts = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
     assert len(texts) >= 2
     assert all(left.x1 < right.x0 for left, right in pairwise(texts))
+
+
+def test_a_result_that_has_no_end_reaches_the_edge_of_its_tornado() -> None:
+    end = Range(label="failures", low_text="1", high_text="9", at_low=90.0, at_high=None)
+    chart = RangesFigure(name="cost", title="", note="", quantity="usd", mid=100.0, ranges=(end,))
+    (style,) = re.findall(r'class="reach high" style="left:([\d.]+)%;width:([\d.]+)%"', show_figure(chart))
+    assert sum(map(float, style)) == pytest.approx(100.0, abs=0.1)
+    assert float(style[1]) > 0.0
+
+
+def test_parts_beyond_the_seventh_share_a_colour() -> None:
+    parts = tuple(Part(label=f"part {number}", value=10.0 - number) for number in range(9))
+    bars = BarsFigure(name="cost", title="", note="", quantity="usd", bars=(Bar(label="one", parts=parts),))
+    assert list(part_colours(bars).values()) == [0, 1, 2, 3, 4, 5, 6, 7, 7]
 
 
 def test_a_title_never_breaks_before_a_sign() -> None:
