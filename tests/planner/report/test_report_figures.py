@@ -264,6 +264,24 @@ def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_say
     )
 
 
+def test_inputs_that_change_the_choice_come_first_and_then_those_with_the_widest_ranges() -> None:
+    changes = figure("flips")
+    assert isinstance(changes, RangesFigure)
+    order = []
+    for each in changes.ranges:
+        assert each.at_low is not None
+        assert each.at_high is not None
+        assert each.at_low <= 0.0 <= each.at_high  # a range contains the value used
+        order.append(
+            (min((abs(mark.value) for mark in each.marks), default=math.inf), each.at_low - each.at_high)
+        )
+    assert order == sorted(order)
+    assert len({width for nearest, width in order if math.isinf(nearest)}) > 1
+    first = changes.ranges[0]
+    closest = min(first.marks, key=lambda mark: abs(mark.value))
+    assert changes.title.endswith(f"the closest change is {first.label} {closest.label}")
+
+
 def test_nothing_flips_where_one_design_is_best_in_everything() -> None:
     report = drawn().report
     best = best_of(report)
