@@ -108,7 +108,7 @@ def _body(launch: Launch) -> Iterator[str]:
         yield from (f"  {_written(each)}" for each in group.arguments)
     yield ")"
     yield ""
-    yield 'head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+    yield 'head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)'
     if launch.power_command:
         yield f"srun {launch.power_command}  # needs administrator rights"
     yield f"srun torchrun --nnodes={launch.num_nodes} --nproc-per-node={launch.gpus_per_node} \\"

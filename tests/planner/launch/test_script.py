@@ -21,7 +21,7 @@ from tests.support import job_with
 PLAN = {"tp": 2, "pp": 2, "dp": 8, "checkpoint_scheme": "in_memory_peer", "zero_stage": 2}
 BASH = shutil.which("bash") or "bash"
 STAND_INS = {
-    "scontrol": 'test "$*" = "show hostnames node[1-4]" && printf "node1\\nnode2\\n"',
+    "scontrol": 'test "$*" = "show hostnames node[1-4]" && printf "node%d\\n" {1..10000}',
     "srun": '"$@"',
     "nvidia-smi": 'echo "$*" > "$SEEN/limit"',
     "torchrun": 'printf "%s\\0" "$@" > "$SEEN/arguments"; echo "${CUDA_DEVICE_MAX_CONNECTIONS-}" > "$SEEN/connections"',
