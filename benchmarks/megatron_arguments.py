@@ -209,7 +209,10 @@ def main() -> None:
         names |= taken
     for name, good in accepted.items():
         print(f"{len(good):4} accepted  {name}{_sizes(job_of(name), good[0])}")
-    print(f"{len(ratios):4} plans whose states Megatron-LM counts: x {min(ratios):.4f} to {max(ratios):.4f}")
+    if ratios:
+        print(
+            f"{len(ratios):4} plans whose states Megatron-LM counts: x {min(ratios):.4f} to {max(ratios):.4f}"
+        )
     for error, count in refused.most_common():
         print(f"{count:4} refused   {error}")
     if asked.write:

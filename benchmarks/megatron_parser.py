@@ -4,7 +4,8 @@
 
 `benchmarks.megatron_arguments` runs this with a Python that has PyTorch; nothing of capplan is imported. A request is a line of
 JSON with `arguments`, `environment`, `num_gpus` and `architecture` (major and minor compute capability). A verdict has
-`error`, empty if accepted, and what Megatron-LM derives: degrees, parameters, states of the first stage, operations of a step.
+`error`, empty if accepted with every flag still on, and what Megatron-LM derives: degrees, parameters, states of the first
+stage, operations of a step.
 Libraries that only matter for kernels and local checkpoints (Transformer Engine, nvidia-resiliency-ext) are taken as
 installed.
 """
@@ -83,14 +84,17 @@ class Parser:
     def _accepted(self) -> dict[str, Any]:
         """What Megatron-LM derives from the arguments, if it accepts them."""
         arguments = self.parser.parse_args()
+        asked = {name for name, value in vars(arguments).items() if value is True}
         self.parser.validate_args(arguments)
+        given = {name.removeprefix("--").replace("-", "_") for name in sys.argv[1:]}
+        ignored = sorted(name for name in asked & given if not getattr(arguments, name))
         self.parser.core_transformer_config_from_args(arguments)
         told = io.StringIO()
         with contextlib.redirect_stdout(told):
             states_bytes = self.memory.compute_weight_and_optimizer_memory(arguments, verbose=True)
         billions = re.search(r"Total number of parameters in billions: ([\d.]+)", told.getvalue())
         return {
-            "error": "",
+            "error": f"turns off {', '.join(ignored)}" if ignored else "",
             "data_parallel": arguments.data_parallel_size,
             "virtual_pipeline": arguments.virtual_pipeline_model_parallel_size or 1,
             "parameters": float(billions[1]) * 1e9 if billions else None,

@@ -185,11 +185,16 @@ def save_arguments(job: Job, plan: Plan, every_steps: int) -> Iterator[LaunchArg
     is_local = scheme in LOCAL
     yield argument("save", FOLDER)
     yield argument("load", FOLDER)
+    if plan.zero_stage not in SHARDING:
+        yield argument("ckpt-fully-parallel-load")
     yield argument("save-interval", every_steps * (settings.persist_every if is_local else 1))
     if scheme is CheckpointScheme.SYNC:
         yield argument("no-ckpt-fully-parallel-save")
     if is_local or scheme is CheckpointScheme.ASYNC:
         yield argument("async-save")
+        yield argument("use-persistent-ckpt-worker")
+        if not is_local:
+            yield argument("async-strategy", "mcore")
     if is_local:
         yield argument("non-persistent-ckpt-type", "local")
         yield argument("non-persistent-save-interval", every_steps)

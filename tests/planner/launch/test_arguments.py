@@ -93,15 +93,37 @@ def test_a_dense_plan_has_the_arguments_of_its_network_layout_and_batch() -> Non
         ({"zero_stage": 0}, {"--use-distributed-optimizer": None, "--overlap-param-gather": None}),
         ({"shard_ranks": 4}, {"--num-distributed-optimizer-instances": "2"}),
         ({"checkpoint_scheme": "none"}, {"--save": None, "--ckpt-format": "torch_dist"}),
-        ({"checkpoint_scheme": "sync"}, {"--no-ckpt-fully-parallel-save": "", "--async-save": None}),
+        (
+            {"checkpoint_scheme": "sync", "zero_stage": 0},
+            {"--no-ckpt-fully-parallel-save": "", "--async-save": None},
+        ),
         (
             {"checkpoint_scheme": "sync_sharded"},
-            {"--no-ckpt-fully-parallel-save": None, "--async-save": None},
+            {
+                "--no-ckpt-fully-parallel-save": None,
+                "--async-save": None,
+                "--use-persistent-ckpt-worker": None,
+                "--ckpt-fully-parallel-load": "",
+            },
         ),
-        ({"checkpoint_scheme": "async"}, {"--async-save": "", "--non-persistent-ckpt-type": None}),
+        (
+            {"checkpoint_scheme": "async"},
+            {
+                "--async-save": "",
+                "--use-persistent-ckpt-worker": "",
+                "--async-strategy": "mcore",
+                "--non-persistent-ckpt-type": None,
+            },
+        ),
         (
             {"checkpoint_scheme": "local_nvme"},
-            {"--non-persistent-ckpt-type": "local", "--replication": None, "--async-save": ""},
+            {
+                "--non-persistent-ckpt-type": "local",
+                "--replication": None,
+                "--async-save": "",
+                "--use-persistent-ckpt-worker": "",
+                "--async-strategy": None,
+            },
         ),
         (
             {"checkpoint_scheme": "in_memory_peer"},
