@@ -89,6 +89,8 @@ def kernel_arguments(workload: Workload, plan: Plan) -> Iterator[LaunchArgument]
             pass
     if workload.kernel_launch == "graph":
         yield argument("cuda-graph-impl", "transformer_engine")
+        if plan.zero_stage in SHARDING:
+            yield argument("fsdp-double-buffer")
     if workload.logit_bytes < 6:
         yield argument("cross-entropy-loss-fusion")
     yield from _recomputation(workload, plan)
@@ -105,6 +107,9 @@ def _formats(workload: Workload, plan: Plan) -> Iterator[LaunchArgument]:
             yield argument("fp8-recipe", workload.fp8_recipe)
             if workload.gathers_cast_weights:
                 yield argument("fp8-param-gather")
+            is_mxfp8 = workload.gathers_cast_weights and workload.fp8_recipe == "mxfp8"
+            if is_mxfp8 and plan.zero_stage not in SHARDING:
+                yield argument("reuse-grad-buf-for-mxfp8-param-ag")
         case Precision.FP4:
             yield argument("fp4-format", "e2m1")
             yield argument("fp4-recipe", "nvfp4")
@@ -138,6 +143,8 @@ def replica_arguments(workload: Workload, plan: Plan) -> Iterator[LaunchArgument
             yield argument("accumulate-allreduce-grads-in-fp32")
     elif workload.gradient_bytes == 2:
         yield argument("grad-reduce-in-bf16")
+    if plan.zero_stage in SHARDING and workload.gradient_bytes == 4:
+        yield argument("megatron-fsdp-main-grads-dtype", "fp32")
     if workload.bucket_weights:
         yield argument("ddp-bucket-size", round(workload.bucket_weights))
     if not workload.checks_gradients:
@@ -168,6 +175,7 @@ def _optimizer(workload: Workload) -> Iterator[LaunchArgument]:
     if workload.optimizer_offload_fraction:
         yield argument("optimizer-cpu-offload")
         yield argument("optimizer-offload-fraction", workload.optimizer_offload_fraction)
+        yield argument("overlap-cpu-optimizer-d2h-h2d")
 
 
 def save_arguments(job: Job, plan: Plan, every_steps: int) -> Iterator[LaunchArgument]:

@@ -153,7 +153,11 @@ def test_decisions_of_a_plan_become_arguments(
         ({"optimizer_bytes": 6}, {"--exp-avg-dtype": "bf16", "--exp-avg-sq-dtype": "bf16"}),
         (
             {"optimizer_offload_fraction": 0.25},
-            {"--optimizer-cpu-offload": "", "--optimizer-offload-fraction": "0.25"},
+            {
+                "--optimizer-cpu-offload": "",
+                "--optimizer-offload-fraction": "0.25",
+                "--overlap-cpu-optimizer-d2h-h2d": "",
+            },
         ),
         ({"attention": "flash-2"}, {"--attention-backend": "flash", "--flash-attention-version": "2"}),
         ({"attention": "unfused"}, {"--attention-backend": "unfused"}),
@@ -187,7 +191,11 @@ def test_settings_of_the_workload_become_arguments(
         ),
         ({}, "fp8", {"--bf16": "", "--fp8-format": "hybrid", "--fp8-recipe": "tensorwise"}),
         ({"fp8_recipe": "blockwise"}, "fp8", {"--fp8-format": "e4m3", "--fp8-recipe": "blockwise"}),
-        ({"gathers_cast_weights": True}, "fp8", {"--fp8-param-gather": ""}),
+        (
+            {"gathers_cast_weights": True},
+            "fp8",
+            {"--fp8-param-gather": "", "--reuse-grad-buf-for-mxfp8-param-ag": None},
+        ),
     ],
 )
 def test_number_formats_become_arguments(
@@ -196,6 +204,30 @@ def test_number_formats_become_arguments(
     job = job_with(workload={"precisions": [precision], **workload})
     found = values(job, {**PLAN, "precision": precision})
     assert {name: found.get(name) for name in expected} == expected
+
+
+def test_mxfp8_weights_are_gathered_through_the_buffer_of_gradients() -> None:
+    """Blocks by rows are not those by columns: 16 bits are gathered (docs/model/kernels.md)."""
+    recipe = {"precisions": ["fp8"], "fp8_recipe": "mxfp8", "gathers_cast_weights": True}
+    job = job_with({"accelerator": "b200-sxm-180gb", "num_gpus": 32}, workload=recipe)
+    assert values(job, {**PLAN, "precision": "fp8"})["--reuse-grad-buf-for-mxfp8-param-ag"] == ""
+    sharded = values(job, {"tp": 2, "dp": 16, "zero_stage": 3, "precision": "fp8"})
+    assert "--reuse-grad-buf-for-mxfp8-param-ag" not in sharded
+
+
+def test_sharded_gradients_have_the_format_of_the_job() -> None:
+    """Megatron-FSDP takes that of the weights unless it is told another."""
+    plan = {"tp": 2, "dp": 16, "zero_stage": 3}
+    assert values(job_with(), plan)["--megatron-fsdp-main-grads-dtype"] == "fp32"
+    halved = values(job_with(workload={"gradient_bytes": 2}), plan)
+    assert "--megatron-fsdp-main-grads-dtype" not in halved
+    assert "--megatron-fsdp-main-grads-dtype" not in values(job_with(), PLAN)
+
+
+def test_graphs_need_buffers_that_stay_where_they_are() -> None:
+    job = job_with(workload={"kernel_launch": "graph"})
+    assert values(job, {"tp": 2, "dp": 16, "zero_stage": 3})["--fsdp-double-buffer"] == ""
+    assert "--fsdp-double-buffer" not in values(job, PLAN)
 
 
 def test_sharded_weights_are_those_of_megatron_fsdp_in_its_own_format() -> None:
