@@ -1,5 +1,6 @@
 """How is a plan started? The arguments with which Megatron-LM runs it, and what it runs otherwise.
 
+    refused       what it cannot run at all
     as_run        the plan as Megatron-LM can run it: what it does not have is replaced, and reported
     model, run    the arguments, group by group: the network; how it is split, computed and saved; `grouped_kernels`
     answer        both plans simulated, and the arguments, as values

@@ -9,9 +9,10 @@ from planner import __version__
 from planner.explain.runnable_plan import plan_that_runs
 from planner.explain.violations import limit_violations
 from planner.launch.arguments import ArgumentGroup, LaunchArgument
-from planner.launch.as_run import FRAMEWORK, LOCAL, AsRun, Difference, as_run
+from planner.launch.as_run import LOCAL, AsRun, Difference, as_run
 from planner.launch.grouped_kernels import grouped_kernel_variable
 from planner.launch.model import expert_arguments, model_arguments
+from planner.launch.refused import FRAMEWORK
 from planner.launch.run import (
     LOCAL_FOLDER,
     SHARDING,
@@ -121,7 +122,7 @@ def launch_plan(job: Job, plan: Plan | Mapping[str, object]) -> Launch:
         asked=_figures(job, evaluate(job, PlanTable.from_plans([checked]))),
         as_run=_figures(run.job, found),
         accelerator=offer.accelerator.id,
-        vocabulary_size=job.workload.model.vocabulary_size,
+        vocabulary_size=run.workload.model.vocabulary_size,
         num_nodes=-(-checked.num_gpus // gpus_per_node),
         gpus_per_node=gpus_per_node,
         num_spare_nodes=checked.num_spare_nodes,
@@ -177,7 +178,7 @@ def _groups(run: AsRun, every_steps: int | None) -> tuple[ArgumentGroup, ...]:
     job, plan, workload = run.job, run.plan, run.workload
     groups: dict[str, Iterator[LaunchArgument]] = {
         "Network": model_arguments(workload),
-        "Experts": expert_arguments(workload),
+        "Experts": expert_arguments(workload, plan),
         "Parallelism": layout_arguments(job, plan),
         "Batch and length": batch_arguments(workload, plan),
         "Formats, kernels, recomputation": kernel_arguments(workload, plan),

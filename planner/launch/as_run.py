@@ -8,17 +8,14 @@ from dataclasses import dataclass, field
 
 from planner.explain.runnable_plan import obstacles
 from planner.launch.grouped_kernels import grouped_kernel_variable
+from planner.launch.refused import refused
+from simulator.domain.checkpointing import PeerPlacement
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
-from simulator.domain.model import ModelShape
 from simulator.domain.plan import CheckpointScheme, Plan, Recompute, Schedule
 from simulator.domain.workload import Workload
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError
 from simulator.record import Record
-
-FRAMEWORK = "Megatron-LM"
-VENDORS = ("NVIDIA", "AMD")
-"""Whose accelerators run it; AMD maintains a copy of it (ROCm/Megatron-LM)."""
 
 
 class Difference(Record):
@@ -54,6 +51,21 @@ class AsRun:
             workload = self.workload.model_copy(update=changed)
             self.job = self.job.model_copy(update={"workload": workload})
 
+    def run_model(self, reason: str, **values: object) -> None:
+        """Replaces values of the network where they differ, for a reason."""
+        changed = self._noted("workload.model.", self.workload.model, values, reason)
+        if changed:
+            model = self.workload.model.model_copy(update=changed)
+            workload = self.workload.model_copy(update={"model": model})
+            self.job = self.job.model_copy(update={"workload": workload})
+
+    def run_saves(self, reason: str, **values: object) -> None:
+        """Replaces settings of checkpoints where they differ, for a reason."""
+        changed = self._noted("checkpointing.", self.job.checkpointing, values, reason)
+        if changed:
+            checkpointing = self.job.checkpointing.model_copy(update=changed)
+            self.job = self.job.model_copy(update={"checkpointing": checkpointing})
+
     def run_plan(self, reason: str, **values: object) -> None:
         """Replaces decisions of the plan where they differ, for a reason."""
         self.plan = self.plan.model_copy(update=self._noted("", self.plan, values, reason))
@@ -81,9 +93,12 @@ def as_run(job: Job, plan: Plan) -> AsRun:
     Raises:
         InputError: Megatron-LM has no such network, does not train adapters, or does not run on the accelerator.
     """
-    _check(job, plan)
+    if problems := refused(job, plan):
+        raise InputError(problems)
     run = AsRun(job, plan)
     _run_plan(run)
+    _run_kernels(run)
+    _run_recomputed_modules(run)
     _run_software(run)
     _run_gradients(run)
     _run_experts(run)
@@ -99,38 +114,10 @@ def _told(value: object) -> str:
             return str(value).lower()
         case float():
             return f"{value:g}"
+        case tuple():
+            return ", ".join(map(str, value))
         case _:
             return str(value)
-
-
-def _check(job: Job, plan: Plan) -> None:
-    """Raises for what cannot be replaced."""
-    accelerator, workload = job.offers[plan.offer].accelerator, job.workload
-    problems = list(_shapes(workload.model))
-    if accelerator.vendor not in VENDORS:
-        rule = f"{FRAMEWORK} runs on GPUs of {' and '.join(VENDORS)}; take an offer of theirs"
-        problems.append(("accelerator", accelerator.id, rule))
-    if workload.lora:
-        rule = f"{FRAMEWORK} trains all weights; adapters are trained by Megatron-Bridge and NeMo"
-        problems.append(("workload.lora", f"rank {workload.lora.rank}", rule))
-    if problems:
-        raise InputError([Problem(path=path, value=value, rule=rule) for path, value, rule in problems])
-
-
-def _shapes(model: ModelShape) -> list[tuple[str, str, str]]:
-    """What of a network Megatron-LM's GPT models do not have."""
-    window = model.sliding_window
-    found = []
-    if window and window.is_chunked:
-        rule = f"{FRAMEWORK} has windows that move with each token, not in steps of their size"
-        found.append(("workload.model.sliding_window.is_chunked", "true", rule))
-    if model.parallel_block:
-        rule = f"{FRAMEWORK} runs attention and feed-forward block one after the other"
-        found.append(("workload.model.parallel_block", model.parallel_block, rule))
-    if model.qk_norm == "all_heads":
-        rule = f"{FRAMEWORK} has norms of queries and keys for one head, and without weights"
-        found.append(("workload.model.qk_norm", model.qk_norm, rule))
-    return found
 
 
 def _run_plan(run: AsRun) -> None:
@@ -145,19 +132,40 @@ def _run_plan(run: AsRun) -> None:
             "its distributed optimizer shards no gradients, and Megatron-FSDP is described without pipelines"
         )
         run.run_plan(reason, zero_stage=1)
+    if plan.shard_ranks and run.workload.model.experts:
+        shared = plan.expert_parallel * run.workload.expert_tensor_parallel
+        expert_replicas = plan.num_gpus // (plan.pipeline_parallel * shared)
+        if expert_replicas % (plan.data_parallel * plan.context_parallel // plan.shard_ranks):
+            run.run_plan("the copies of its optimizer divide the replicas of experts, too", shard_ranks=None)
+    has_groups = (plan.recompute_num_layers or 1) > 1 and run.workload.recompute_method == "uniform"
+    if run.workload.model.num_mtp_layers and has_groups and plan.recompute is Recompute.FULL:
+        run.run_plan("modules of multi-token prediction are recomputed one by one", recompute_num_layers=None)
+    vocabulary_size = run.workload.model.vocabulary_size
+    filled = -(-vocabulary_size // plan.tensor_parallel) * plan.tensor_parallel
+    run.run_model("tensor-parallel ranks have equal parts of it", vocabulary_size=filled)
 
 
-def _run_software(run: AsRun) -> None:
-    """Kernels and recomputation."""
+def _run_kernels(run: AsRun) -> None:
     workload, plan = run.workload, run.plan
     kernels = {"flash-1": "flash", "eager": "unfused"}
     run.run_workload("its kernels", attention=kernels.get(workload.attention, workload.attention))
+    if run.workload.attention == "unfused" and plan.context_parallel > 1:
+        run.run_workload("context-parallel ranks need fused kernels", attention="flash")
     if workload.kernel_launch.endswith("2022"):
         run.run_workload("today's software", kernel_launch="eager")
-    if workload.kernel_launch == "graph" and workload.model.experts:
-        run.run_workload("graphs of layers need a fixed number of tokens per expert", kernel_launch="eager")
-    if workload.kernel_launch == "graph" and plan.recompute is Recompute.FULL:
-        run.run_workload("graphs of layers exclude full recomputation", kernel_launch="eager")
+    if workload.kernel_launch == "graph" and (obstacle := _against_graphs(workload, plan)):
+        run.run_workload(obstacle, kernel_launch="eager")
+    if workload.logit_bytes < 4:
+        run.run_workload("the loss in place (Transformer Engine's) is disabled", logit_bytes=4)
+    if workload.logit_bytes == 5:
+        run.run_workload("its losses need 4 bytes, or 6", logit_bytes=4)
+    if workload.logit_bytes > 6:
+        run.run_workload("the loss is split over tensor-parallel ranks, in fp32", logit_bytes=6)
+
+
+def _run_software(run: AsRun) -> None:
+    """What Megatron-LM does in one way alone."""
+    workload, plan = run.workload, run.plan
     run.run_workload("attention reads shared keys and values in place", copies_shared_heads=False)
     run.run_workload("its operators are fused", has_fused_operators=True, checkpoints_norms=False)
     run.run_workload("only the loss is computed", measures_accuracy=False)
@@ -165,10 +173,6 @@ def _run_software(run: AsRun) -> None:
     run.run_workload("hidden behind the weight gradient", overlaps_input_gradients=True)
     run.run_workload("it recomputes modules", selective_recompute="attention")
     run.run_workload("inputs are cast first", gathers_cast_inputs=True)
-    if workload.logit_bytes < 4:
-        run.run_workload("the loss in place (Transformer Engine's) is disabled", logit_bytes=4)
-    if workload.logit_bytes > 6:
-        run.run_workload("the loss is split over tensor-parallel ranks, in fp32", logit_bytes=6)
     if workload.context_exchange == "gathered_ring":
         run.run_workload("keys and values go round one by one", context_exchange="ring")
     if workload.activation_offload_fraction:
@@ -177,10 +181,50 @@ def _run_software(run: AsRun) -> None:
     run.run_workload(reason, keeps_stage_outputs=False, frees_stage_inputs=False, joins_logits=False)
     if plan.tensor_parallel > 1 and workload.model.experts:
         run.run_workload("experts need it beside tensor parallelism", has_sequence_parallel=True)
+    if reason := _against_pieces(workload, plan):
+        run.run_workload(reason, overlaps_tensor_comm=False)
     if workload.evaluation_every_steps is not None:
         batches = max(1, round(workload.evaluation_sequences / workload.global_batch_size))
+        every_steps = float(round(workload.evaluation_every_steps))
+        run.run_workload("evaluations come behind whole steps", evaluation_every_steps=every_steps)
         reason = "evaluations have whole batches"
         run.run_workload(reason, evaluation_sequences=batches * workload.global_batch_size)
+
+
+def _against_pieces(workload: Workload, plan: Plan) -> str:
+    """Why tensor-parallel traffic cannot be in pieces behind products; empty if it can."""
+    if workload.model.latent_attention:
+        return "products of latents do not overlap"
+    has_blocks = plan.precision is Precision.FP8 and workload.fp8_recipe == "blockwise"
+    is_among = has_blocks or plan.precision is Precision.FP4
+    return "its buffers take 16 bits, scales of whole tensors, and MXFP8" if is_among else ""
+
+
+def _against_graphs(workload: Workload, plan: Plan) -> str:
+    """Why layers cannot be graphs; empty if they can."""
+    if workload.model.experts:
+        return "graphs of layers need a fixed number of tokens per expert"
+    if plan.recompute is Recompute.FULL:
+        return "graphs of layers exclude full recomputation"
+    if plan.recompute is Recompute.SELECTIVE and not workload.model.is_gated:
+        return "graphs of layers exclude recomputation with dropout, which blocks without a gate have"
+    if workload.activation_offload_fraction:
+        return "graphs of layers exclude offloading of activations"
+    return "graphs of layers exclude packed documents" if workload.documents else ""
+
+
+def _run_recomputed_modules(run: AsRun) -> None:
+    """Delayed scaling has no inputs from which these modules could be computed again."""
+    modules = run.workload.recompute_modules
+    kept = tuple(each for each in modules if each not in {"moe_act", "layernorm"})
+    is_delayed = run.plan.precision is Precision.FP8 and run.workload.fp8_recipe == "delayed"
+    if run.plan.recompute is not Recompute.SELECTIVE or not is_delayed or kept == modules:
+        return
+    reason = "delayed scaling excludes recomputation of norms and activations of experts"
+    if kept:
+        run.run_workload(reason, recompute_modules=kept)
+    else:
+        run.run_plan(reason, recompute=Recompute.NONE)
 
 
 def _run_offload(run: AsRun) -> None:
@@ -215,28 +259,48 @@ def _run_gradients(run: AsRun) -> None:
     run.run_workload("products add gradients", added_gradient_bytes=None)
     run.run_workload("its optimizer", update_bytes=None, step_bytes=None, fuses_update=False)
     run.run_workload("gradients stay on the GPU until the update", offloads_gradients=False)
-    if workload.optimizer_bytes not in _possible_states(run):
-        run.run_workload("its formats of optimizer states", optimizer_bytes=12.0)
+    if plan.zero_stage == 0:
+        run.run_workload("it offloads sharded states alone", optimizer_offload_fraction=0.0)
+    nearest = min((each for each in _possible_states(run) if each >= workload.optimizer_bytes), default=12.0)
+    run.run_workload("its formats of optimizer states", optimizer_bytes=nearest)
     run.run_workload("Megatron-FSDP", weight_prefetch="both", regathers_weights=False)
     run.run_workload("Megatron-FSDP", sharded_copies="none", most_gathered_weights=None)
+    if run.plan.zero_stage >= 2:
+        run.run_workload("Megatron-FSDP always does", overlaps_gradient_sync=True)
     is_cast = plan.precision in {Precision.FP8, Precision.FP4}
     if run.workload.gathers_cast_weights and not run.plan.zero_stage:
         run.run_workload("weights are not gathered", gathers_cast_weights=False)
+    if is_cast and run.workload.optimizer_offload_fraction and run.workload.fp8_recipe != "delayed":
+        run.run_workload(
+            "offloading of the optimizer excludes it, but for delayed scaling", gathers_cast_weights=False
+        )
+    if plan.precision is Precision.FP4:
+        run.run_workload("4-bit weights are not gathered", gathers_cast_weights=False)
     if is_cast and run.plan.zero_stage < 3 and not run.workload.gathers_cast_weights:
         run.run_workload("Transformer Engine keeps them", keeps_cast_weights=True)
 
 
 def _possible_states(run: AsRun) -> tuple[float, ...]:
     """Bytes of optimizer states per weight that it can have."""
-    can_save_bits = run.plan.precision is not Precision.FP16 and run.plan.zero_stage >= 1
-    return (6.0, 10.0, 12.0) if can_save_bits else (12.0,)
+    plan, workload = run.plan, run.workload
+    if plan.precision is Precision.FP16 or plan.zero_stage == 0 or workload.optimizer_offload_fraction:
+        return (12.0,)
+    is_cast = plan.precision is Precision.FP8 and workload.fp8_recipe != "delayed"
+    has_whole_masters = is_cast or plan.zero_stage >= 2
+    return (8.0, 12.0) if has_whole_masters else (6.0, 10.0, 12.0)
 
 
 def _run_experts(run: AsRun) -> None:
     plan, workload = run.plan, run.workload
+    if workload.model.experts is None:
+        return
     run.run_workload("for its dispatcher `ncclep` alone", dispatches_in_8_bits=False)
-    if workload.model.experts and grouped_kernel_variable(run.job, plan) is None:
-        run.run_workload("Transformer Engine computes each expert apart", expert_products="separate")
+    if grouped_kernel_variable(run.job, plan) is None:
+        run.run_workload("Transformer Engine has a product for each", expert_products="separate")
+    if workload.model.experts.has_biases:
+        run.run_workload("experts with biases are whole", expert_tensor_parallel=1)
+    if plan.expert_parallel * run.workload.expert_tensor_parallel == 1:
+        run.run_workload("no ranks share experts", expert_dispatch="all_to_all")
     if not workload.overlaps_expert_exchange:
         return
     recomputes = plan.recompute is Recompute.FULL or (
@@ -247,6 +311,9 @@ def _run_experts(run: AsRun) -> None:
         reason = (
             "it hides exchanges with EP, with several chunks on each stage, and without recomputing experts"
         )
+        run.run_workload(reason, overlaps_expert_exchange=False)
+    if workload.documents or workload.model.num_mtp_layers > 1:
+        reason = "it hides exchanges without packed documents, and with one module of multi-token prediction"
         run.run_workload(reason, overlaps_expert_exchange=False)
 
 
@@ -273,6 +340,8 @@ def _num_nodes(run: AsRun) -> int:
 def _run_saves(run: AsRun) -> None:
     scheme = SCHEMES.get(run.plan.checkpoint_scheme, run.plan.checkpoint_scheme)
     reason = "it saves to the file system, in the background or not, and to the nodes themselves"
+    if scheme is CheckpointScheme.SYNC and run.plan.zero_stage:
+        reason, scheme = "ranks write their own shards of the optimizer", CheckpointScheme.SYNC_SHARDED
     if scheme in LOCAL and run.plan.zero_stage >= 2:
         reason, scheme = "Megatron-FSDP's format is not saved to the nodes", CheckpointScheme.ASYNC
     if scheme in COPIED and _num_nodes(run) % run.job.checkpointing.peer_copies:
@@ -281,3 +350,7 @@ def _run_saves(run: AsRun) -> None:
     if scheme is not run.plan.checkpoint_scheme:
         run.run_plan(reason, checkpoint_scheme=scheme)
         run.plan = run.plan.model_copy(update={"checkpoint_interval_s": None})
+    if scheme is not CheckpointScheme.NONE:
+        run.run_saves("replicas save what they share once", is_deduplicated=True)
+    if scheme in COPIED:
+        run.run_saves("nodes of a group copy to each other", peer_placement=PeerPlacement.GROUP)

@@ -13,8 +13,10 @@ def grouped_kernel_variable(job: Job, plan: Plan) -> str | None:
     """Returns the variable that is set to 1 for `expert_products: grouped`; `None` where there is no such kernel.
 
     Transformer Engine has CUTLASS's kernel for 16 bits on Hopper since 2.8, one with the activation for MXFP8 on Blackwell
-    since 2.14, and cuBLAS's for 16 bits on Blackwell since 2.17 (docs/model/experts.md).
+    since 2.14, and cuBLAS's for 16 bits on Blackwell since 2.17 (docs/model/experts.md). Experts with biases have none.
     """
+    if job.workload.model.experts is None or job.workload.model.experts.has_biases:
+        return None
     match job.offers[plan.offer].accelerator.family:
         case "hopper" if plan.precision in _16_BITS:
             return "NVTE_USE_CUTLASS_GROUPED_GEMM"

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.launch.arguments import LaunchArgument, argument
+from simulator.domain.hardware import Precision
 from simulator.domain.model import ModelShape
+from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 
 
@@ -15,7 +17,7 @@ def model_arguments(workload: Workload) -> Iterator[LaunchArgument]:
     """Yields the arguments of the network, without its experts.
 
     Blocks with a gate have neither biases nor dropout, as in Llama; those without have both, as in GPT, which is the default of
-    Megatron-LM and what is simulated.
+    Megatron-LM and what is simulated. Models with experts have biases where experts have them.
     """
     model = workload.model
     yield argument("num-layers", model.num_layers)
@@ -27,8 +29,7 @@ def model_arguments(workload: Workload) -> Iterator[LaunchArgument]:
         yield argument("normalization", "RMSNorm")
         yield argument("hidden-dropout", 0)
         yield argument("attention-dropout", 0)
-        if not (model.experts and model.experts.has_biases):
-            yield argument("disable-bias-linear")
+    yield from _biases(model)
     if not model.has_tied_embeddings:
         yield argument("untie-embeddings-and-output-weights")
     yield argument("padded-vocab-size", model.vocabulary_size)
@@ -37,10 +38,22 @@ def model_arguments(workload: Workload) -> Iterator[LaunchArgument]:
         yield argument("mtp-num-layers", model.num_mtp_layers)
 
 
+def _biases(model: ModelShape) -> Iterator[LaunchArgument]:
+    """Grouped experts with biases exclude kernels that fuse these with dropout, or with an activation without a gate."""
+    has_biases = model.experts.has_biases if model.experts else not model.is_gated
+    if not has_biases:
+        yield argument("disable-bias-linear")
+    elif model.experts:
+        yield argument("no-bias-dropout-fusion")
+        if not model.is_gated:
+            yield argument("no-bias-gelu-fusion")
+
+
 def _attention(model: ModelShape) -> Iterator[LaunchArgument]:
     yield argument("num-attention-heads", model.num_heads)
     if latent := model.latent_attention:
         yield argument("multi-latent-attention")
+        yield argument("qk-layernorm")  # norms of the latents
         if latent.query_rank:
             yield argument("q-lora-rank", latent.query_rank)
         yield argument("kv-lora-rank", latent.key_value_rank)
@@ -72,13 +85,15 @@ def _positions(workload: Workload) -> Iterator[LaunchArgument]:
     yield argument("max-position-embeddings", num_learned or workload.sequence_length)
 
 
-def expert_arguments(workload: Workload) -> Iterator[LaunchArgument]:
+def expert_arguments(workload: Workload, plan: Plan) -> Iterator[LaunchArgument]:
     """Yields the arguments of the experts and of their exchange; nothing for a dense model."""
     experts = workload.model.experts
     if experts is None:
         return
     yield argument("num-experts", experts.num_experts)
     yield argument("moe-router-topk", experts.experts_per_token)
+    if experts.experts_per_token == 1:
+        yield argument("moe-router-pre-softmax")
     yield argument("moe-ffn-hidden-size", experts.expert_ffn_hidden_size)
     if experts.num_dense_layers or experts.layer_step > 1:
         yield argument("moe-layer-freq", _layers_with_experts(workload.model))
@@ -92,6 +107,8 @@ def expert_arguments(workload: Workload) -> Iterator[LaunchArgument]:
     yield argument("moe-grouped-gemm")
     yield argument("moe-permute-fusion")
     yield from _exchange(workload)
+    if workload.fills_expert_rows and plan.precision in {Precision.FP8, Precision.FP4}:
+        yield argument("moe-router-padding-for-quantization")
 
 
 def _exchange(workload: Workload) -> Iterator[LaunchArgument]:
@@ -106,8 +123,6 @@ def _exchange(workload: Workload) -> Iterator[LaunchArgument]:
         yield argument("overlap-moe-expert-parallel-comm")
     if workload.expert_capacity_factor:
         yield argument("moe-expert-capacity-factor", workload.expert_capacity_factor)
-    if workload.fills_expert_rows:
-        yield argument("moe-router-padding-for-quantization")
 
 
 def _layers_with_experts(model: ModelShape) -> str:

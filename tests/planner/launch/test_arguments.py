@@ -237,6 +237,7 @@ def test_sharded_weights_are_those_of_megatron_fsdp_in_its_own_format() -> None:
         assert found["--data-parallel-sharding-strategy"] == strategy
         assert {"--use-megatron-fsdp", "--use-distributed-optimizer"} <= found.keys()
         assert found["--ckpt-format"] == "fsdp_dtensor"
+        assert "--ckpt-fully-parallel-load" not in found
     assert launch_plan(job, {"tp": 2, "dp": 16, "zero_stage": 3}).environment == {}
     assert launch_plan(job, {"tp": 2, "dp": 16}).environment == {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     assert launch_plan(job, {"dp": 32}).environment == {}
@@ -269,9 +270,11 @@ def test_experts_have_arguments_of_their_own() -> None:
         "fills_expert_rows": True,
         "global_batch_size": 256,
         "expert_tensor_parallel": 2,
+        "precisions": ["bf16", "fp8"],
     }
     job = job_with({"accelerator": "h200-sxm-141gb", "num_gpus": 256}, workload=workload)
-    found = values(job, {"tp": 2, "pp": 4, "dp": 32, "ep": 16})
+    plan = {"tp": 2, "pp": 4, "dp": 32, "ep": 16, "precision": "fp8"}
+    found = values(job, plan)
     expected = {
         "--num-experts": "256",
         "--moe-router-topk": "8",
@@ -288,6 +291,7 @@ def test_experts_have_arguments_of_their_own() -> None:
         "--expert-model-parallel-size": "16",
         "--expert-tensor-parallel-size": "2",
         "--multi-latent-attention": "",
+        "--qk-layernorm": "",
         "--q-lora-rank": "1536",
         "--kv-lora-rank": "512",
         "--qk-head-dim": "128",
@@ -295,18 +299,57 @@ def test_experts_have_arguments_of_their_own() -> None:
         "--v-head-dim": "128",
     }
     assert {name: found.get(name) for name in expected} == expected
-    assert not {"--kv-channels", "--num-query-groups"} & found.keys()
+    assert not {"--kv-channels", "--num-query-groups", "--moe-router-pre-softmax"} & found.keys()
+    in_16_bits = values(job, {**plan, "precision": "bf16"})
+    assert "--moe-router-padding-for-quantization" not in in_16_bits
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"is_gated": True}, {"--disable-bias-linear": "", "--no-bias-dropout-fusion": None}),
+        ({"is_gated": False}, {"--disable-bias-linear": "", "--no-bias-gelu-fusion": None}),
+        (
+            {"is_gated": True, "has_biases": True},
+            {
+                "--disable-bias-linear": None,
+                "--no-bias-dropout-fusion": "",
+                "--no-bias-gelu-fusion": None,
+            },
+        ),
+        (
+            {"is_gated": False, "has_biases": True},
+            {
+                "--disable-bias-linear": None,
+                "--no-bias-dropout-fusion": "",
+                "--no-bias-gelu-fusion": "",
+            },
+        ),
+        ({"is_gated": True, "experts_per_token": 1}, {"--moe-router-pre-softmax": ""}),
+    ],
+)
+def test_experts_have_the_biases_of_the_model_and_the_kernels_that_take_them(
+    fields: dict[str, object], expected: dict[str, str | None]
+) -> None:
+    """`TEGroupedMLP` refuses biases beside fused dropout, and fuses no activation without a gate."""
+    shape = model("mixtral-8x7b").model_dump(mode="json")
+    is_gated, own = fields["is_gated"], {name: fields[name] for name in fields if name != "is_gated"}
+    network = {**shape, "is_gated": is_gated, "experts": {**shape["experts"], **own}}
+    found = values(job_with(workload={"model": network}), {"tp": 2, "dp": 16, "ep": 4})
+    assert {name: found.get(name) for name in expected} == expected
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
         ("gpt3-175b", {"--position-embedding-type": "learned_absolute", "--max-position-embeddings": "2048"}),
+        ("gpt3-175b", {"--padded-vocab-size": "50264"}),  # 50,257 words, in eight equal parts
         ("gpt3-175b", {"--swiglu": None, "--disable-bias-linear": None, "--hidden-dropout": None}),
         ("gpt3-175b", {"--untie-embeddings-and-output-weights": None, "--group-query-attention": None}),
         ("gemma-2-27b", {"--window-size": "4095,0", "--window-attn-skip-freq": "2"}),
         ("qwen3-8b", {"--qk-layernorm": ""}),
         ("gpt-oss-120b", {"--disable-bias-linear": None, "--swiglu": ""}),
+        ("gpt3-175b", {"--no-bias-dropout-fusion": None, "--no-bias-gelu-fusion": None}),
         ("mixtral-8x7b", {"--moe-layer-freq": None, "--moe-token-dispatcher-type": "alltoall"}),
     ],
 )

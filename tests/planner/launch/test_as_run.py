@@ -53,8 +53,10 @@ def test_a_plan_that_megatron_has_runs_as_it_is() -> None:
         *(({"pp": 1, "dp": 16, "zero_stage": stage}, {}) for stage in (0, 1, 2, 3)),
         *(
             ({"checkpoint_scheme": scheme}, {})
-            for scheme in ("none", "sync", "sync_sharded", "local_nvme", "in_memory_peer", "tiered")
+            for scheme in ("none", "sync_sharded", "local_nvme", "in_memory_peer", "tiered")
         ),
+        ({"checkpoint_scheme": "sync", "zero_stage": 0}, {}),
+        ({"checkpoint_scheme": "sync"}, {"checkpoint_scheme": ("sync", "sync_sharded")}),
     ],
 )
 def test_decisions_that_megatron_does_not_have_are_replaced(
@@ -103,7 +105,9 @@ def test_copies_need_groups_of_nodes() -> None:
         ({"gradient_bytes": 6}, {"workload.gradient_bytes": ("6", "4")}),
         ({"sync_bytes": 2}, {"workload.sync_bytes": ("2", "left out")}),
         ({"sync_bytes": 4}, {}),
-        ({"optimizer_bytes": 8}, {"workload.optimizer_bytes": ("8", "12")}),
+        ({"optimizer_bytes": 8}, {"workload.optimizer_bytes": ("8", "10")}),
+        ({"optimizer_bytes": 14}, {"workload.optimizer_bytes": ("14", "12")}),
+        ({"logit_bytes": 5}, {"workload.logit_bytes": ("5", "4")}),
         ({"optimizer_bytes": 6}, {}),
         (
             {"fuses_update": True, "update_bytes": 0},
@@ -128,8 +132,11 @@ def test_copies_need_groups_of_nodes() -> None:
         ),
         ({"activation_offload_fraction": 0.5}, {"workload.activation_offload_fraction": ("0.5", "0")}),
         (
-            {"evaluation_every_steps": 100, "evaluation_sequences": 100},
-            {"workload.evaluation_sequences": ("100", "128")},
+            {"evaluation_every_steps": 100.4, "evaluation_sequences": 100},
+            {
+                "workload.evaluation_every_steps": ("100.4", "100"),
+                "workload.evaluation_sequences": ("100", "128"),
+            },
         ),
     ],
 )
@@ -181,13 +188,36 @@ def test_fp16_keeps_whole_master_weights() -> None:
         ({"ep": 4}, {"dispatches_in_8_bits": True}, {"workload.dispatches_in_8_bits": ("true", "false")}),
         ({"ep": 4}, {"has_sequence_parallel": False}, {"workload.has_sequence_parallel": ("false", "true")}),
         ({"ep": 4}, {"kernel_launch": "graph"}, {"workload.kernel_launch": ("graph", "eager")}),
+        (
+            {"ep": 4},
+            {"expert_products": "grouped", "model": "gpt-oss-120b"},  # its experts have biases
+            {"workload.expert_products": ("grouped", "separate")},
+        ),
+        (
+            {"ep": 4, "virtual_pipeline": 2},
+            {"overlaps_expert_exchange": True, "documents": {"mean_tokens": 1000}},
+            {"workload.overlaps_expert_exchange": ("true", "false")},
+        ),
+        (
+            {},
+            {"expert_dispatch": "deduplicated"},
+            {"workload.expert_dispatch": ("deduplicated", "all_to_all")},
+        ),
+        ({"ep": 4}, {"expert_dispatch": "deduplicated"}, {}),
+        ({"ep": 4, "pp": 1, "dp": 16, "shard_ranks": 8}, {}, {}),  # 2 copies, 8 replicas of experts
+        (
+            {"ep": 8, "tp": 1, "pp": 1, "dp": 32, "shard_ranks": 4},  # 8 copies, 4 replicas of experts
+            {},
+            {"shard_ranks": ("4", "left out")},
+        ),
     ],
 )
 def test_what_experts_exclude_is_replaced(
     fields: dict[str, object], workload: dict[str, object], expected: dict[str, tuple[str, str]]
 ) -> None:
     launch = launched(
-        {"checkpoint_scheme": "async", **fields}, workload={"model": "mixtral-8x7b", **workload}
+        {"checkpoint_scheme": "async", **fields},
+        workload={"model": "mixtral-8x7b", "expert_products": "separate", **workload},
     )
     assert replaced(launch) == expected
 
@@ -229,9 +259,191 @@ def test_all_experts_are_one_kernel_where_transformer_engine_has_one(
     assert not [name for name in told.environment if name.startswith("NVTE")]
 
 
-def test_graphs_exclude_full_recomputation() -> None:
-    launch = launched({"recompute": "full"}, workload={"kernel_launch": "graph"})
-    assert replaced(launch) == {"workload.kernel_launch": ("graph", "eager")}
+def test_experts_with_biases_are_whole() -> None:
+    workload = {"model": "gpt-oss-120b", "expert_tensor_parallel": 2, "expert_products": "separate"}
+    launch = launched({"ep": 4, "checkpoint_scheme": "async"}, workload=workload)
+    assert replaced(launch) == {"workload.expert_tensor_parallel": ("2", "1")}
+
+
+@pytest.mark.parametrize(
+    ("fields", "workload"),
+    [
+        ({"recompute": "full"}, {}),
+        ({"pp": 1, "dp": 16}, {"activation_offload_fraction": 0.5}),
+        ({}, {"documents": {"mean_tokens": 1000}}),
+        ({"recompute": "selective"}, {"model": "gpt3-175b", "sequence_length": 2048}),
+    ],
+)
+def test_graphs_exclude_what_changes_between_steps_or_runs_again(
+    fields: dict[str, object], workload: dict[str, object]
+) -> None:
+    launch = launched(fields, workload={**workload, "kernel_launch": "graph"})
+    assert replaced(launch)["workload.kernel_launch"] == ("graph", "eager")
+    assert "workload.kernel_launch" not in replaced(launched({}, workload={"kernel_launch": "graph"}))
+
+
+def test_context_parallel_ranks_need_fused_attention() -> None:
+    workload = {"attention": "unfused"}
+    split = launched({"pp": 1, "cp": 2}, workload=workload)
+    assert replaced(split) == {"workload.attention": ("unfused", "flash")}
+    assert replaced(launched({}, workload=workload)) == {}
+
+
+def test_tensor_parallel_ranks_have_equal_parts_of_the_vocabulary() -> None:
+    workload = {"model": shape(vocabulary_size=50257)}
+    launch = launched({}, workload=workload)
+    assert replaced(launch) == {"workload.model.vocabulary_size": ("50257", "50258")}
+    assert launch.vocabulary_size == 50258
+    assert replaced(launched({"tp": 1, "dp": 16}, workload=workload)) == {}
+
+
+def test_latents_are_not_projected_in_pieces() -> None:
+    workload = {"model": "deepseek-v3", "overlaps_tensor_comm": True, "expert_products": "separate"}
+    offer = {"accelerator": "h200-sxm-141gb", "num_gpus": 256, "rent_usd_per_gpu_hour": 3.0}
+    job = job_with(offer, workload={**workload, "global_batch_size": 256})
+    launch = launch_plan(job, {"tp": 2, "dp": 128, "ep": 64, "checkpoint_scheme": "async"})
+    assert replaced(launch) == {"workload.overlaps_tensor_comm": ("true", "false")}
+
+
+@pytest.mark.parametrize(
+    ("precision", "recipe", "is_hidden"),
+    [
+        ("bf16", "tensorwise", True),
+        ("fp8", "tensorwise", True),
+        ("fp8", "mxfp8", True),
+        ("fp8", "blockwise", False),
+        ("fp4", "tensorwise", False),
+    ],
+)
+def test_pieces_of_products_have_formats_that_their_buffers_take(
+    precision: str, recipe: str, *, is_hidden: bool
+) -> None:
+    workload = {"precisions": [precision], "fp8_recipe": recipe, "overlaps_tensor_comm": True}
+    offer = {"accelerator": "b200-sxm-180gb", "num_gpus": 32, "rent_usd_per_gpu_hour": 3.0}
+    launch = launch_plan(job_with(offer, workload=workload), {**PLAN, "precision": precision})
+    assert ("workload.overlaps_tensor_comm" not in replaced(launch)) is is_hidden
+
+
+@pytest.mark.parametrize(
+    ("precision", "recipe", "length", "message"),
+    [
+        ("fp8", "tensorwise", 4100, "4100: a product has 2050 tokens of a micro-batch"),
+        (
+            "fp8",
+            "mxfp8",
+            4112,
+            "4112: a product has 4112 tokens of a micro-batch, and Transformer Engine casts",
+        ),
+        ("fp4", "tensorwise", 4120, "4120: a product has 2060 tokens of a micro-batch"),
+    ],
+)
+def test_lengths_that_cannot_be_cast_are_refused(
+    precision: str, recipe: str, length: int, message: str
+) -> None:
+    """Two ranks gather each other's half; MXFP8 has blocks of 32 tokens."""
+    offer = {"accelerator": "b200-sxm-180gb", "num_gpus": 32, "rent_usd_per_gpu_hour": 3.0}
+    formats = {"precisions": [precision], "fp8_recipe": recipe}
+    for tokens in (4096, length):
+        job = job_with(offer, workload={**formats, "sequence_length": tokens})
+        if tokens == length:
+            with pytest.raises(InputError, match=message):
+                launch_plan(job, {**PLAN, "precision": precision})
+        else:
+            assert launch_plan(job, {**PLAN, "precision": precision}).runs.precision == precision
+
+
+@pytest.mark.parametrize(
+    ("modules", "expected"),
+    [
+        (["core_attn"], {}),
+        (["core_attn", "moe_act"], {"workload.recompute_modules": ("core_attn, moe_act", "core_attn")}),
+        (["moe_act", "layernorm"], {"recompute": ("selective", "none")}),
+    ],
+)
+def test_delayed_scaling_recomputes_no_norms_and_activations(
+    modules: list[str], expected: dict[str, tuple[str, str]]
+) -> None:
+    workload = {
+        "model": "mixtral-8x7b",
+        "precisions": ["fp8"],
+        "fp8_recipe": "delayed",
+        "keeps_cast_weights": True,
+        "expert_products": "separate",
+        "recompute_modules": modules,
+    }
+    plan = {"ep": 4, "precision": "fp8", "recompute": "selective", "checkpoint_scheme": "async"}
+    assert replaced(launched(plan, workload=workload)) == expected
+    tensorwise = launched(plan, workload={**workload, "fp8_recipe": "tensorwise"})
+    assert replaced(tensorwise) == {}
+
+
+def test_modules_of_multi_token_prediction_are_recomputed_one_by_one() -> None:
+    plan = {"recompute": "full", "recompute_num_layers": 2, "checkpoint_scheme": "async"}
+    for method, expected in (("uniform", {"recompute_num_layers": ("2", "left out")}), ("block", {})):
+        workload = {"model": shape(num_mtp_layers=1), "recompute_method": method}
+        assert replaced(launched(plan, workload=workload)) == expected
+
+
+def test_states_of_the_optimizer_have_formats_that_depend_on_who_keeps_the_weights() -> None:
+    """Megatron-FSDP, and weights that are cast from scales of their own, have whole masters: 4 bytes, and 4 or 8 of moments."""
+    sharded = {"pp": 1, "dp": 16, "zero_stage": 3, "checkpoint_scheme": "async"}
+    for asked, runs in ((6, "8"), (10, "12")):
+        expected = {"workload.optimizer_bytes": (str(asked), runs)}
+        assert replaced(launched(sharded, workload={"optimizer_bytes": asked})) == expected
+        recipe = {"precisions": ["fp8"], "keeps_cast_weights": True, "optimizer_bytes": asked}
+        cast = {"precision": "fp8", "checkpoint_scheme": "async"}
+        assert replaced(launched(cast, workload=recipe)) == expected
+        assert replaced(launched(cast, workload={**recipe, "fp8_recipe": "delayed"})) == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "workload", "expected"),
+    [
+        ({}, {"optimizer_bytes": 6}, {"workload.optimizer_bytes": ("6", "12")}),
+        ({"zero_stage": 0}, {}, {"workload.optimizer_offload_fraction": ("0.5", "0")}),
+        (
+            {"precision": "fp8"},
+            {"precisions": ["fp8"], "gathers_cast_weights": True},
+            {
+                "workload.gathers_cast_weights": ("true", "false"),
+                "workload.keeps_cast_weights": ("false", "true"),
+            },
+        ),
+    ],
+)
+def test_an_offloaded_optimizer_is_sharded_and_whole(
+    fields: dict[str, object], workload: dict[str, object], expected: dict[str, tuple[str, str]]
+) -> None:
+    launch = launched(
+        {"checkpoint_scheme": "async", **fields}, workload={"optimizer_offload_fraction": 0.5, **workload}
+    )
+    assert replaced(launch) == expected
+
+
+def test_megatron_fsdp_always_hides_reductions() -> None:
+    workload = {"overlaps_gradient_sync": False}
+    sharded = launched({"pp": 1, "dp": 16, "zero_stage": 2}, workload=workload)
+    assert replaced(sharded) == {"workload.overlaps_gradient_sync": ("false", "true")}
+    assert replaced(launched({}, workload=workload)) == {}
+
+
+def test_4_bit_weights_are_kept_where_8_bit_ones_would_be_gathered() -> None:
+    offer = {"accelerator": "b200-sxm-180gb", "num_gpus": 32, "rent_usd_per_gpu_hour": 3.0}
+    job = job_with(offer, workload={"precisions": ["fp4"], "gathers_cast_weights": True})
+    assert replaced(launch_plan(job, {**PLAN, "precision": "fp4", "checkpoint_scheme": "async"})) == {
+        "workload.gathers_cast_weights": ("true", "false"),
+        "workload.keeps_cast_weights": ("false", "true"),
+    }
+
+
+def test_copies_are_in_groups_of_nodes_and_nothing_is_saved_twice() -> None:
+    settings = {"peer_placement": "ring", "is_deduplicated": False}
+    copied = launched({"checkpoint_scheme": "tiered"}, checkpointing=settings)
+    assert replaced(copied) == {
+        "checkpointing.is_deduplicated": ("false", "true"),
+        "checkpointing.peer_placement": ("ring", "group"),
+    }
+    assert replaced(launched({"checkpoint_scheme": "none"}, checkpointing=settings)) == {}
 
 
 def test_what_is_run_is_simulated_too() -> None:
@@ -289,6 +501,28 @@ def shape(**fields: object) -> dict[str, object]:
         (
             {"model": shape(qk_norm="all_heads")},
             "workload.model.qk_norm = all_heads: Megatron-LM has norms of queries and keys for one head",
+        ),
+        (
+            {"model": shape(num_learned_positions=2048)},
+            "workload.model.num_learned_positions = 2048: must be at least sequence_length (8192)",
+        ),
+        (
+            {"model": shape(num_learned_positions=8192, num_mtp_layers=1)},
+            "workload.model.num_learned_positions = 8192: Megatron-LM has multi-token prediction with rotary",
+        ),
+        (
+            {
+                "model": shape(
+                    experts={
+                        "num_experts": 8,
+                        "experts_per_token": 2,
+                        "expert_ffn_hidden_size": 4096,
+                        "shared_ffn_hidden_size": 4096,
+                        "has_biases": True,
+                    }
+                )
+            },
+            "workload.model.experts.has_biases = true: Megatron-LM has no shared experts beside experts with",
         ),
     ],
 )
