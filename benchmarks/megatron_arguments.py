@@ -60,6 +60,7 @@ JOBS = {
     "llama-3.1-70b, 256 h100-sxm5-80gb, 8192, 256": (
         "workload.gradient_bytes=2",
         "workload.checks_gradients=false",
+        "workload.optimizer_bytes=6",
         "search.interleaved_group_sizes=[16]",
         "search.pipeline_parallel=[2,4,8]",
     ),
@@ -101,7 +102,6 @@ JOBS = {
         "workload.context_exchange=all_gather",
         "workload.optimizer_offload_fraction=0.5",
         "workload.activation_offload_fraction=0.3",
-        "workload.optimizer_bytes=6",
     ),
     "gpt3-175b, 512 a100-sxm4-80gb, 2048, 512": (
         "workload.logit_bytes=2",
@@ -111,15 +111,24 @@ JOBS = {
         "workload.recompute_method=uniform",
         "search.recompute_num_layers=[2,3]",
     ),
-    "gemma-2-27b, 64 h100-sxm5-80gb, 8192, 128": (),
+    "gemma-2-27b, 64 h100-sxm5-80gb, 8192, 128": ("workload.kernel_launch=graph",),
     "llama-3.1-8b, 8 h100-sxm5-80gb, 8192, 128": (
         "workload.model={name: norms, num_layers: 32, hidden_size: 4096, num_heads: 32, num_kv_heads: 8, head_dim: 128, "
         "ffn_hidden_size: 14336, is_gated: true, vocabulary_size: 128256, qk_norm: unweighted, has_tied_embeddings: true}",
         "workload.attention=flash-2",
     ),
     "gpt-oss-120b, 64 b200-sxm-180gb, 8192, 128": ("workload.kernel_launch=graph",),
+    "mixtral-8x7b, 64 h100-sxm5-80gb, 2048, 256": (
+        "workload.model={name: one expert, num_layers: 24, hidden_size: 2048, num_heads: 16, num_kv_heads: 16, head_dim: 128, "
+        "ffn_hidden_size: 8192, is_gated: false, vocabulary_size: 50257, num_learned_positions: 2048, "
+        "experts: {num_experts: 64, experts_per_token: 1, expert_ffn_hidden_size: 8192, has_biases: true}}",
+        "workload.expert_tensor_parallel=2",
+        "workload.precisions=[fp8]",
+        "workload.fp8_recipe=delayed",
+        "workload.recompute_modules=[core_attn,moe_act]",
+        "workload.checks_gradients=false",
+    ),
     "llama-2-70b, 128 h100-sxm5-80gb, 4096, 512": (
-        "workload.kernel_launch=graph",
         "workload.divides_gradients=false",
         "workload.bucket_weights=2e8",
         "workload.documents={mean_tokens: 900}",

@@ -44,18 +44,26 @@ simulated. The script begins with a list: field, what is run, what the plan has,
 is run, such as memory, are also told on stderr. *Notes* name the settings with which `capplan recommend` finds a plan that
 runs as it is.
 
-- *Sharding.* ZeRO-1 is the distributed optimizer; ZeRO-2 and 3 are Megatron-FSDP's `optim_grads` and `optim_grads_params`. In a
-  pipeline both become ZeRO-1. `shard_ranks` becomes `--num-distributed-optimizer-instances`.
+- *Sharding.* ZeRO-1 is the distributed optimizer; ZeRO-2 and 3 are Megatron-FSDP's `optim_grads` and `optim_grads_params`, with
+  gradients in the format of the job. In a pipeline both become ZeRO-1. `shard_ranks` becomes
+  `--num-distributed-optimizer-instances`, which must divide the replicas of experts, too.
+- *Optimizer.* States have 6, 10 or 12 bytes a weight under ZeRO-1. Megatron-FSDP, and 8-bit products whose scales are not
+  delayed, keep whole masters: 8 or 12. It is 12 in fp16, without sharding, and where a share of them is offloaded.
 - *Pipelines.* All schedules become 1F1B, interleaved if stages have several chunks. Stages that differ become a
   `--pipeline-model-parallel-layout`.
-- *Checkpoints.* The interval becomes whole steps. `sync`, `sync_sharded` and `async` save to the file system; `local_nvme`,
-  `in_memory_peer` and `tiered` save to the nodes with nvidia-resiliency-ext, and one save in
-  [`persist_every`](job-file.md#checkpointing) to the file system. All others become `async`.
+- *Experts* are one product each, as in Transformer Engine by default (`expert_products: separate`). With biases they are whole.
+- *Network.* The vocabulary is filled up to equal parts for tensor-parallel ranks.
+- *Checkpoints.* The interval becomes whole steps. `sync`, `sync_sharded` and `async` save to the file system. From ZeRO-1 on
+  `sync` becomes `sync_sharded`, because all ranks write their shards of the optimizer. `local_nvme`, `in_memory_peer` and
+  `tiered` save to the nodes with nvidia-resiliency-ext, and one save in [`persist_every`](job-file.md#checkpointing) to the
+  file system. All others become `async`.
 - *Software.* Settings of the [workload](job-file.md#workload) that describe other frameworks become those of Megatron-LM.
   So do some defaults: 8-bit copies of weights, for example, are kept between micro-batches, since Transformer Engine does.
   [`expert_products: grouped`](model/experts.md) sets the variable that asks it for one kernel, where it has one.
 - *Refused* (exit code 2) are networks that its GPT models do not have (blocks in parallel, windows that move in steps of their
-  size, norms over all heads), adapters, and accelerators that are neither NVIDIA's nor AMD's.
+  size, norms over all heads, shared experts beside experts with biases, fewer learned positions than tokens of a sequence, or
+  any beside multi-token prediction), adapters, numbers of tokens that Transformer Engine cannot cast to 8 or 4 bits, and
+  accelerators that are neither NVIDIA's nor AMD's.
 
 Not set is what changes neither time nor memory: data, tokenizer, learning rates, base of rotary positions, loss of the router.
 
@@ -65,17 +73,19 @@ Arguments are those of Megatron-LM's `main` of 22 August 2026 (commit d98e8a64, 
 `python -m benchmarks.megatron_arguments --megatron CHECKOUT --python PYTHON` passes the arguments of plans drawn at random to
 that version's own parser, checks and configuration of the model:
 
-- 471 of 471 plans of 13 jobs were accepted (dense models and mixtures of experts, four number formats, A100 to GB200), with as
-  many replicas and chunks as in the plan.
+- 505 of 505 plans of 14 jobs were accepted (dense models and mixtures of experts, four number formats, A100 to GB200), with as
+  many replicas and chunks as in the plan, and no flag was turned off.
 - Parameters as Megatron-LM counts them for these arguments are those of capplan within 0.07 %, and operations of a step within
   0.3 %: the router's, which it leaves out. It counts sliding windows and packed documents in full; for gpt-oss-120b capplan has
   9 % fewer operations, for Gemma 2 27B 0.7 %, for packed documents of 900 tokens 2 %.
-- Weights, gradients and optimizer states on the first stage are the same within 0.01 % in all 26 plans that its calculator
+- Weights, gradients and optimizer states on the first stage are the same within 0.01 % in all 29 plans that its calculator
   counts whole (dense, 32-bit gradients, equal stages, no context parallelism).
 
 The tests compare every name that is printed with those that were accepted (`benchmarks/data/megatron_arguments.csv`).
 
-No script was run on accelerators. Megatron-Bridge and NeMo have the same names with underscores.
+Checks that only a model on accelerators reaches are followed from the source of Megatron-LM and from that of Transformer Engine
+of the same day (commit d0067d0d). No script was run on accelerators. Megatron-Bridge and NeMo have the same names with
+underscores.
 
 In programs, `planner.launch_plan` returns what `--json` prints:
 
