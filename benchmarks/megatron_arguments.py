@@ -132,6 +132,7 @@ JOBS = {
         "workload.divides_gradients=false",
         "workload.bucket_weights=2e8",
         "workload.documents={mean_tokens: 900}",
+        "search.context_parallel=[1]",
         "workload.evaluation_every_steps=500",
         "workload.evaluation_sequences=1000",
     ),

@@ -62,8 +62,8 @@ runs as it is.
   [`expert_products: grouped`](model/experts.md) sets the variable that asks it for one kernel, where it has one.
 - *Refused* (exit code 2) are networks that its GPT models do not have (blocks in parallel, windows that move in steps of their
   size, norms over all heads, shared experts beside experts with biases, fewer learned positions than tokens of a sequence, or
-  any beside multi-token prediction), adapters, numbers of tokens that Transformer Engine cannot cast to 8 or 4 bits, and
-  accelerators that are neither NVIDIA's nor AMD's.
+  any beside multi-token prediction), adapters, packed documents under context parallelism, numbers of tokens that Transformer
+  Engine cannot cast to 8 or 4 bits, and accelerators that are neither NVIDIA's nor AMD's.
 
 Not set is what changes neither time nor memory: data, tokenizer, learning rates, base of rotary positions, loss of the router.
 

@@ -532,6 +532,13 @@ def test_networks_that_megatron_does_not_have_are_refused(workload: dict[str, ob
     assert message in str(caught.value)
 
 
+def test_packed_documents_are_not_split_among_context_parallel_ranks() -> None:
+    workload = {"documents": {"mean_tokens": 1000}}
+    with pytest.raises(InputError, match=r"context_parallel = 2 beside workload\.documents"):
+        launched({"pp": 1, "cp": 2}, workload=workload)
+    assert launched({"pp": 1, "dp": 16}, workload=workload).runs.context_parallel == 1
+
+
 def test_other_chips_are_refused_and_amd_has_a_copy() -> None:
     for name in ("tpu-v4", "trainium2", "gaudi3"):
         job = job_with({"accelerator": name, "num_gpus": 32, "rent_usd_per_gpu_hour": 1})
