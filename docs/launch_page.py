@@ -78,7 +78,7 @@ that version's own parser, checks and configuration of the model:
 - Parameters as Megatron-LM counts them for these arguments are those of capplan within 0.07 %, and operations of a step within
   0.3 %: the router's, which it leaves out. It counts sliding windows and packed documents in full; for gpt-oss-120b capplan has
   9 % fewer operations, for Gemma 2 27B 0.7 %, for packed documents of 900 tokens 2 %.
-- Weights, gradients and optimizer states on the first stage are the same within 0.01 % in all 29 plans that its calculator
+- Weights, gradients and optimizer states on the first stage are the same within 0.01 % in all 41 plans that its calculator
   counts whole (dense, 32-bit gradients, equal stages, no context parallelism).
 
 The tests compare every name that is printed with those that were accepted (`benchmarks/data/megatron_arguments.csv`).

@@ -160,6 +160,8 @@ def _sharding(plan: Plan) -> Iterator[LaunchArgument]:
     if plan.zero_stage in SHARDING:
         yield argument("use-megatron-fsdp")
         yield argument("data-parallel-sharding-strategy", SHARDING[plan.zero_stage])
+    if plan.zero_stage == 3:
+        yield argument("init-model-with-meta-device")  # otherwise each GPU holds the whole model once
     yield argument("use-distributed-optimizer")
     replicas = plan.data_parallel * plan.context_parallel
     if plan.shard_ranks and plan.shard_ranks < replicas:

@@ -235,6 +235,7 @@ def test_sharded_weights_are_those_of_megatron_fsdp_in_its_own_format() -> None:
     for stage, strategy in ((2, "optim_grads"), (3, "optim_grads_params")):
         found = values(job, {"tp": 2, "dp": 16, "zero_stage": stage})
         assert found["--data-parallel-sharding-strategy"] == strategy
+        assert ("--init-model-with-meta-device" in found) is (stage == 3)
         assert {"--use-megatron-fsdp", "--use-distributed-optimizer"} <= found.keys()
         assert found["--ckpt-format"] == "fsdp_dtensor"
         assert "--ckpt-fully-parallel-load" not in found
