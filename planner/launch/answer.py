@@ -197,7 +197,7 @@ def _remarks(run: AsRun) -> Iterator[str]:
     if plan.checkpoint_scheme in LOCAL:
         is_in_memory = plan.checkpoint_scheme is CheckpointScheme.IN_MEMORY_PEER
         where = "a file system in memory" if is_in_memory else "drives of the node"
-        yield f"Saves on the nodes need nvidia-resiliency-ext, and {LOCAL_FOLDER} on {where}."
+        yield f"Saves on the nodes need nvidia-resiliency-ext 0.6 or later, and {LOCAL_FOLDER} on {where}."
     if workload.documents:
         yield "Documents are kept apart where the data set marks their ends."
     if workload.expert_capacity_factor:

@@ -478,7 +478,7 @@ def test_remarks_say_which_settings_find_plans_that_run_as_they_are() -> None:
 )
 def test_remarks_name_the_library_behind_local_saves(scheme: CheckpointScheme) -> None:
     (remark,) = launched({"checkpoint_scheme": scheme.value}).remarks
-    assert "nvidia-resiliency-ext" in remark
+    assert "need nvidia-resiliency-ext 0.6 or later" in remark
     assert "drives of the node" in remark
 
 
