@@ -28,11 +28,14 @@ simulates the recommended plan; with `launch` in the place of `simulate`, it pri
 start it with the rest, which capplan does not know:
 
 ```text
-MEGATRON=~/Megatron-LM CHECKPOINTS=/fs/llama sbatch run.sh \\
+MEGATRON=~/Megatron-LM CHECKPOINTS=/fs/llama sbatch --account ACCOUNT --partition PARTITION --time 2-00:00:00 run.sh \\
   --data-path DATA --tokenizer-type HuggingFaceTokenizer --tokenizer-model MODEL --lr 3e-4 --min-lr 3e-5
 ```
 
-Later arguments win, so these can also replace those of the plan. This is the script:
+What stands before `run.sh` is for Slurm, what follows is for Megatron-LM. Later arguments win, so they can also replace those
+of the plan. If jobs may not last as long as the run, submit the script several times with `--dependency=singleton`: each job
+continues from the last save. Slurm starts a job again when a node fails, but not when a process does. For a container, write
+its options behind the last `srun`, such as `--container-image` of Pyxis. This is the script:
 
 ```text
 SCRIPT```
@@ -40,9 +43,9 @@ SCRIPT```
 ## What differs from the plan
 
 Megatron-LM does not have everything that capplan simulates. What it lacks is replaced by the nearest that it has, and both are
-simulated. The script begins with a list: field, what is run, what the plan has, and the reason. Limits that are broken by what
-is run, such as memory, are also told on stderr. *Notes* name the settings with which `capplan recommend` finds a plan that
-runs as it is.
+simulated. The script begins with the limits that are broken by what is run, such as memory (they are also told on stderr), and
+a list of what differs: field, what is run, what the plan has, and the reason. *Notes* have the settings with which
+`capplan recommend` finds a plan that runs as it is.
 
 - *Sharding.* ZeRO-1 is the distributed optimizer; ZeRO-2 and 3 are Megatron-FSDP's `optim_grads` and `optim_grads_params`, with
   gradients in the format of the job. In a pipeline both become ZeRO-1. `shard_ranks` becomes

@@ -9,7 +9,7 @@ from planner import __version__
 from planner.explain.runnable_plan import plan_that_runs
 from planner.explain.violations import limit_violations
 from planner.launch.arguments import ArgumentGroup, LaunchArgument
-from planner.launch.as_run import LOCAL, AsRun, Difference, as_run
+from planner.launch.as_run import COPIED, LOCAL, SCHEMES, AsRun, Difference, as_run
 from planner.launch.grouped_kernels import grouped_kernel_variable
 from planner.launch.model import expert_arguments, model_arguments
 from planner.launch.refused import FRAMEWORK
@@ -23,7 +23,7 @@ from planner.launch.run import (
     save_arguments,
 )
 from simulator.domain.job import Job
-from simulator.domain.plan import CheckpointScheme, Plan, PlanTable
+from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Schedule
 from simulator.record import Record, finite_or_none
 from simulator.units import DAY
 
@@ -204,18 +204,28 @@ def _remarks(run: AsRun) -> Iterator[str]:
         yield "The capacity counts for each expert, not for all experts of a rank."
     if workload.stage_layers is None and workload.model.num_mtp_layers and plan.pipeline_parallel > 1:
         yield "Modules of multi-token prediction are on the last stage."
-    if settings := _search_settings(run):
-        yield f"For a plan that runs as it is, set {' and '.join(settings)}."
+    if given := " ".join(f"--set {setting}" for setting in _search_settings(run)):
+        yield f"For a plan that runs as it is: capplan recommend JOB.yaml {given}"
 
 
-_SEARCHED = {
-    "pipeline_schedule": "search.pipeline_schedules=[1f1b]",
-    "zero_stage": "search.zero_stages=[0,1]",
-    "checkpoint_scheme": "search.checkpoint_schemes=[sync_sharded,async,local_nvme,in_memory_peer,tiered]",
-}
-"""What the job needs so that a search finds only what needs no replacement, by the field that was replaced."""
+_REPLACED = {"pipeline_schedule", "zero_stage", "checkpoint_scheme"}
+"""Decisions of which Megatron-LM does not have every value."""
 
 
-def _search_settings(run: AsRun) -> list[str]:
-    replaced = {each.field for each in run.differences}
-    return [setting for name, setting in _SEARCHED.items() if name in replaced]
+def _search_settings(run: AsRun) -> Iterator[str]:
+    """What the job needs so that a search finds only what needs no replacement."""
+    replaced = {each.field: each.value for each in run.differences if each.field in _REPLACED}
+    if not replaced:
+        return
+    has_odd_groups = replaced.get("checkpoint_scheme") in COPIED and run.plan.zero_stage <= 1
+    schemes = [CheckpointScheme.ASYNC, *(each for each in CheckpointScheme if each not in SCHEMES)]
+    runs: dict[str, list[object]] = {
+        "pipeline_schedules": [Schedule.ONE_F_ONE_B],
+        "zero_stages": [1, 0],
+        "checkpoint_schemes": [each for each in schemes if not (has_odd_groups and each in COPIED)],
+    }
+    for name, values in runs.items():
+        searched = getattr(run.job.search, name)
+        kept = [each for each in searched if each in values]
+        if len(kept) < len(searched):
+            yield f"search.{name}=[{','.join(map(str, kept or values[:1]))}]"

@@ -12,7 +12,7 @@ from planner.launch.run import FOLDER, LOCAL_FOLDER
 from planner.recommended.design_words import layout
 from planner.text import human
 
-WIDTH = 110
+WIDTH = 80
 """Most characters of a line of comments."""
 _VARIABLES = {
     "MEGATRON": "the folder of Megatron-LM",
@@ -27,17 +27,19 @@ def launch_script(launch: Launch) -> str:
 
     Arguments of the script are passed on, behind those of the plan: data, tokenizer, learning rates.
     """
-    return "\n".join([*_head(launch), *_differences(launch), *_body(launch)]) + "\n"
+    parts = (_head, _differences, _notes, _start, _body)
+    return "".join(f"{line}\n" for part in parts for line in part(launch))
 
 
 def _head(launch: Launch) -> Iterator[str]:
     yield "#!/bin/bash"
-    yield f"#SBATCH --job-name={shlex.quote(launch.job)}"
+    yield f"#SBATCH --job-name={shlex.quote(_one_line(launch.job))}"
     yield f"#SBATCH --nodes={launch.num_nodes}"
     yield "#SBATCH --ntasks-per-node=1"
     yield f"#SBATCH --gpus-per-node={launch.gpus_per_node}"
     yield "#SBATCH --exclusive"
     yield "#SBATCH --requeue"
+    yield "#SBATCH --open-mode=append"
     yield "#"
     plan = launch.plan
     yield from _comment(
@@ -48,15 +50,15 @@ def _head(launch: Launch) -> Iterator[str]:
         f"By capplan {launch.capplan_version}, for {launch.framework}, {launch.arguments_of}."
     )
     yield from _comment(f"Simulated as it is run here: {_figures(launch.as_run)}.")
-    yield from _comment(
-        "Data, tokenizer and learning rates are arguments of this script. To measure a step: --mock-data --tokenizer-type "
-        f"NullTokenizer --vocab-size {launch.vocabulary_size} --lr 1e-4 --train-iters 20 --log-interval 1"
-    )
-    if launch.power_limit_w and not launch.power_command:
-        yield from _comment(f"Limit the power of each accelerator to {human.power(launch.power_limit_w)}.")
-    if launch.num_spare_nodes:
-        spares = human.counted(launch.num_spare_nodes, "more node")
-        yield from _comment(f"Keep {spares} free in the partition: when one fails, the job is requeued.")
+    if launch.as_run.violations:
+        yield from _comment("Breaks:")
+    for sentence in launch.as_run.violations:
+        yield from _item(sentence)
+
+
+def _one_line(text: str) -> str:
+    """The text without control characters, which would end the line of a comment."""
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 
 
 def _figures(figures: RunFigures) -> str:
@@ -68,19 +70,44 @@ def _figures(figures: RunFigures) -> str:
 
 
 def _differences(launch: Launch) -> Iterator[str]:
-    yield "#"
     if launch.differences:
+        yield "#"
         yield from _comment(f"Differs from the plan, which is simulated with {_figures(launch.asked)}:")
     for each in launch.differences:
         yield from _item(f"{each.field}: {each.runs} instead of {each.value}; {each.reason}")
-    if launch.as_run.violations:
-        yield from _comment("Breaks:")
-    for sentence in launch.as_run.violations:
-        yield from _item(sentence)
-    if launch.remarks:
+
+
+def _notes(launch: Launch) -> Iterator[str]:
+    notes = list(launch.remarks)
+    if launch.power_command:
+        notes.append("Limits of power need the rights of an administrator, and stay when the job ends.")
+    elif launch.power_limit_w:
+        notes.append(f"Limit the power of each accelerator to {human.power(launch.power_limit_w)}.")
+    if launch.num_spare_nodes:
+        spares = human.counted(launch.num_spare_nodes, "more node")
+        notes.append(f"Keep {spares} free in the partition: when one fails, the job is requeued.")
+    if notes:
+        yield "#"
         yield from _comment("Notes:")
-    for sentence in launch.remarks:
+    for sentence in notes:
         yield from _item(sentence)
+
+
+def _start(launch: Launch) -> Iterator[str]:
+    """What to add to the script. A run that measures has other folders, or the real one would go on from its last step."""
+    yield "#"
+    yield "# Data, tokenizer and learning rates are arguments of this script."
+    folders = " and ".join(name for name in _folders(launch) if name != "MEGATRON")
+    others = f", with {folders} elsewhere, since the last step is saved" if folders else ""
+    yield from _comment(f"To measure a step{others}:")
+    yield f"#   --mock-data --tokenizer-type NullTokenizer --vocab-size {launch.vocabulary_size}"
+    yield "#   --lr 1e-4 --train-iters 20 --log-interval 1"
+
+
+def _folders(launch: Launch) -> list[str]:
+    """Variables that the script needs."""
+    taken = {value for group in launch.arguments for each in group.arguments for value in each.values}
+    return [name for name in _VARIABLES if name == "MEGATRON" or f"${name}" in taken]
 
 
 def _comment(text: str, *, indent: str = "") -> Iterator[str]:
@@ -95,10 +122,8 @@ def _item(text: str) -> Iterator[str]:
 
 def _body(launch: Launch) -> Iterator[str]:
     yield "set -euo pipefail"
-    taken = {value for group in launch.arguments for each in group.arguments for value in each.values}
-    for name, meaning in _VARIABLES.items():
-        if name == "MEGATRON" or f"${name}" in taken:
-            yield f': "${{{name}:?must be {meaning}}}"'
+    for name in _folders(launch):
+        yield f': "${{{name}:?must be {_VARIABLES[name]}}}"'
     for name, value in launch.environment.items():
         yield f"export {name}={value}"
     yield ""
@@ -110,7 +135,7 @@ def _body(launch: Launch) -> Iterator[str]:
     yield ""
     yield 'head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)'
     if launch.power_command:
-        yield f"srun {launch.power_command}  # needs administrator rights"
+        yield f"srun {launch.power_command}"
     yield f"srun torchrun --nnodes={launch.num_nodes} --nproc-per-node={launch.gpus_per_node} \\"
     yield '  --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$head_node:29500" \\'
     yield '  "$MEGATRON/pretrain_gpt.py" "${arguments[@]}" "$@"'
@@ -121,4 +146,6 @@ def _written(argument: LaunchArgument) -> str:
 
 
 def _quoted(value: str) -> str:
-    return f'"{value}"' if value.startswith("$") else shlex.quote(value)
+    if value.startswith("$"):
+        return f'"{value}"'
+    return f"'{value}'" if "," in value else shlex.quote(value)

@@ -463,13 +463,51 @@ def test_what_is_run_is_simulated_too() -> None:
     assert "peak_memory" in violated
 
 
-def test_remarks_say_which_settings_find_plans_that_run_as_they_are() -> None:
-    launch = launched({"zero_stage": 2, "checkpoint_scheme": "differential", "pipeline_schedule": "gpipe"})
+@pytest.mark.parametrize(
+    ("plan", "search", "settings"),
+    [
+        (
+            {"zero_stage": 2, "checkpoint_scheme": "gradient_assisted"},
+            {},
+            {
+                "search.zero_stages=[1]",
+                "search.checkpoint_schemes=[sync_sharded,async,in_memory_peer]",
+            },
+        ),
+        (
+            {"pipeline_schedule": "gpipe"},
+            {
+                "pipeline_schedules": ["gpipe"],
+                "zero_stages": [0, 1],
+                "checkpoint_schemes": ["differential"],
+            },
+            {"search.pipeline_schedules=[1f1b]", "search.checkpoint_schemes=[async]"},
+        ),
+        (
+            {"checkpoint_scheme": "in_memory_peer", "pp": 1, "dp": 16, "zero_stage": 2},
+            {"checkpoint_schemes": ["async", "in_memory_peer"]},
+            {"search.zero_stages=[1]"},
+        ),
+    ],
+)
+def test_a_remark_says_which_settings_find_plans_that_run_as_they_are(
+    plan: Mapping[str, object], search: Mapping[str, object], settings: set[str]
+) -> None:
+    launch = launched(plan, search=search)
     (remark,) = launch.remarks
-    assert remark == (
-        "For a plan that runs as it is, set search.pipeline_schedules=[1f1b] and search.zero_stages=[0,1] and "
-        "search.checkpoint_schemes=[sync_sharded,async,local_nvme,in_memory_peer,tiered]."
-    )
+    start, *given = remark.split(" --set ")
+    assert start == "For a plan that runs as it is: capplan recommend JOB.yaml"
+    assert set(given) == settings
+
+
+def test_copies_on_an_odd_number_of_nodes_need_another_scheme() -> None:
+    job = job_with({"accelerator": "h100-sxm5-80gb", "num_gpus": 24}, workload={"global_batch_size": 96})
+    launch = launch_plan(job, {"dp": 24, "checkpoint_scheme": "in_memory_peer"})
+    assert launch.runs.checkpoint_scheme == "async"
+    assert "search.checkpoint_schemes=[sync_sharded,async]" in launch.remarks[0]
+
+
+def test_plans_that_run_as_they_are_need_no_settings() -> None:
     assert launched({"checkpoint_scheme": "async"}).remarks == ()
 
 

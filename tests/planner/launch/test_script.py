@@ -100,6 +100,7 @@ def test_a_power_cap_is_set_on_every_node(tmp_path: Path) -> None:
     assert launch.power_limit_w == pytest.approx(560.0)
     assert run(launch_script(launch), tmp_path, **FOLDERS).returncode == 0
     assert (tmp_path / "limit").read_text(encoding="utf-8") == "--power-limit=560\n"
+    assert "# - Limits of power need the rights of an administrator" in launch_script(launch)
 
 
 def test_slurm_gets_nodes_and_accelerators() -> None:
@@ -117,15 +118,37 @@ def test_comments_say_what_differs_and_what_it_costs() -> None:
     assert "Keep 2 more nodes free in the partition" in comments
     assert f"Simulated as it is run here: steps of {launch.as_run.step_time_s:.3g}" in comments
     assert f"which is simulated with steps of {launch.asked.step_time_s:.3g}" in comments
-    assert all(len(line) <= WIDTH for line in launch_script(launch).splitlines() if line.startswith("#"))
+    assert "Breaks:" not in comments
+    assert max(len(line) for line in launch_script(launch).splitlines() if line.startswith("#")) <= WIDTH
+
+
+def test_comments_say_first_what_the_run_breaks_and_last_how_to_measure_it_apart() -> None:
+    launch = launched({**PLAN, "dp": 4})
+    violation = "needs more memory than it has"
+    broken = launch.model_copy(
+        update={"as_run": launch.as_run.model_copy(update={"violations": (violation,)})}
+    )
+    comments = " ".join(line[2:] for line in launch_script(broken).splitlines() if line.startswith("# "))
+    order = [
+        f"Breaks: - {violation}",
+        "Differs from the plan",
+        "Notes:",
+        "To measure a step",
+        "  --mock-data",
+    ]
+    assert sorted(order, key=comments.index) == order
+    assert "with CHECKPOINTS and LOCAL_CHECKPOINTS elsewhere, since the last step is saved:" in comments
+    unsaved = launch_script(launched({**PLAN, "checkpoint_scheme": "none"}))
+    assert "# To measure a step:\n" in unsaved
 
 
 def test_names_of_jobs_are_quoted_and_stay_on_their_line(tmp_path: Path) -> None:
-    launch = launched().model_copy(update={"job": "it's; rm -rf $HOME"})
+    launch = launched().model_copy(update={"job": "it's;\nrm\u2028-rf \x1b$HOME"})
     done = run(launch_script(launch), tmp_path, **FOLDERS)
     assert done.returncode == 0
-    (line,) = [line for line in launch_script(launch).splitlines() if "--job-name" in line]
-    assert line == "#SBATCH --job-name='it'\"'\"'s; rm -rf $HOME'"
+    lines = launch_script(launch).splitlines()
+    assert lines[1] == "#SBATCH --job-name='it'\"'\"'s; rm -rf $HOME'"
+    assert lines[2] == "#SBATCH --nodes=4"
 
 
 LLAMA = "examples/llama-3.1-70b.yaml"
