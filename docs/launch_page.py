@@ -34,8 +34,8 @@ MEGATRON=~/Megatron-LM CHECKPOINTS=/fs/llama sbatch --account ACCOUNT --partitio
 
 What stands before `run.sh` is for Slurm, what follows is for Megatron-LM. Later arguments win, so they can also replace those
 of the plan. If jobs may not last as long as the run, submit the script several times with `--dependency=singleton`: each job
-continues from the last save. Slurm starts a job again when a node fails, but not when a process does. For a container, write
-its options behind the last `srun`, such as `--container-image` of Pyxis. This is the script:
+continues from the last save. Slurm starts a job again when a node fails, but not when a process does. Options of a container,
+such as `--container-image` of Pyxis, belong behind the last `srun`. This is the script:
 
 ```text
 SCRIPT```

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from constraints.evaluation import Evaluation, evaluate
@@ -204,7 +205,7 @@ def _remarks(run: AsRun) -> Iterator[str]:
         yield "The capacity counts for each expert, not for all experts of a rank."
     if workload.stage_layers is None and workload.model.num_mtp_layers and plan.pipeline_parallel > 1:
         yield "Modules of multi-token prediction are on the last stage."
-    if given := " ".join(f"--set {setting}" for setting in _search_settings(run)):
+    if given := " ".join(f"--set {shlex.quote(setting)}" for setting in _search_settings(run)):
         yield f"For a plan that runs as it is: capplan recommend JOB.yaml {given}"
 
 

@@ -497,7 +497,7 @@ def test_a_remark_says_which_settings_find_plans_that_run_as_they_are(
     (remark,) = launch.remarks
     start, *given = remark.split(" --set ")
     assert start == "For a plan that runs as it is: capplan recommend JOB.yaml"
-    assert set(given) == settings
+    assert set(given) == {f"'{setting}'" for setting in settings}
 
 
 def test_copies_on_an_odd_number_of_nodes_need_another_scheme() -> None:
