@@ -8,9 +8,14 @@ from planner.notes.sharding_note import sharding_doubt
 from planner.recommended.recommendation import Design
 
 
-def doubts(design: Design | None) -> list[str]:
-    """Returns warnings about a design to show at once; the notes say more. None without a design."""
+def doubts(design: Design | None, notes: str = "Notes") -> list[str]:
+    """Returns warnings about a design to show at once; none without a design.
+
+    Args:
+        design: the design.
+        notes: heading of the notes, which say more.
+    """
     if design is None:
         return []
-    found = (memory_doubt(design), sharding_doubt(design.plan), purchase_doubt(design))
+    found = (memory_doubt(design), sharding_doubt(design.plan, notes), purchase_doubt(design))
     return [doubt for doubt in found if doubt]

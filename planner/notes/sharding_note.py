@@ -14,11 +14,16 @@ FEW_FRAMEWORKS = (
 )
 
 
-def sharding_doubt(plan: Plan) -> str:
-    """Returns a warning for a plan that few frameworks run, to show at once; empty for others."""
+def sharding_doubt(plan: Plan, notes: str) -> str:
+    """Returns a warning for a plan that few frameworks run, to show at once; empty for others.
+
+    Args:
+        plan: the plan.
+        notes: heading of the notes, which say more.
+    """
     if not _shards_gradients_in_pipeline(plan):
         return ""
-    return "Few frameworks can run it: ZeRO stage 2 in a pipeline (Notes)."
+    return f"Few frameworks can run it: ZeRO stage 2 in a pipeline ({notes})."
 
 
 def sharding_notes(job: Job, plan: Plan) -> list[str]:

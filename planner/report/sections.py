@@ -19,6 +19,7 @@ from planner.views.choices_view import SAME_ACCELERATORS, choice_rows, explained
 from planner.views.comparisons_view import intervals
 
 _BEST = "answer.recommendation"
+_NOTES = "Before you rely on it"
 
 
 def verdict(report: Report) -> Html:
@@ -27,11 +28,11 @@ def verdict(report: Report) -> Html:
     searched = f"{searched_text(answer)}: {answer.algorithm}."
     return joined(
         tag("p", _verdict_text(answer), class_=f"verdict {answer.status}"),
-        *(tag("p", doubt, class_="warnings") for doubt in doubts(best)),
+        *(tag("p", doubt, class_="warnings") for doubt in doubts(best, _NOTES)),
         _key_figures(answer, best) if best else None,
         _sentences("Why this design", answer.why),
         _infeasibility(answer.infeasibility) if answer.infeasibility else None,
-        _sentences("Before you rely on it", answer.warnings, class_="warnings"),
+        _sentences(_NOTES, answer.warnings, class_="warnings"),
         _configuration(best) if best else None,
         tag("p", searched, class_="note"),
     )

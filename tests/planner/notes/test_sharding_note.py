@@ -39,6 +39,7 @@ def test_gradients_that_are_sharded_in_a_pipeline_are_remarked(plan: Plan, is_to
     design = simulate_plan(JOB, plan, with_sensitivities=False).design
     doubt = "Few frameworks can run it: ZeRO stage 2 in a pipeline (Notes)."
     assert (doubt in doubts(design)) == is_told
+    assert (doubt.replace("Notes", "Before you start") in doubts(design, "Before you start")) == is_told
 
 
 def test_nothing_is_doubted_without_a_design() -> None:
