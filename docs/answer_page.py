@@ -52,8 +52,8 @@ returns as a value.
 
 ## The plan
 
-The keys of `--plan` are the fields of [Plan](answer.md#plan), as `key=value` pairs or in a file (`--plan plan.yaml`; the
-`plan` of any answer will do):
+The keys of `--plan` are the fields of [Plan](answer.md#plan), as `key=value` pairs or in a file (`--plan plan.yaml`); of
+an answer, such as `answer/recommendation.json`, its recommended plan is taken:
 
 - Short forms are {short_forms}.
 - `accelerator=NAME` stands for `offer`. Neither is needed if the job has only one offer.

@@ -1,7 +1,7 @@
 """Which plan does a user mean? Texts and mappings with short forms become a `Plan` or an error.
 
 tp=4,pp=12,dp=8,mbs=2                   on the command line; what is left out has the default of `Plan`; `plan_text` writes it
-plan.yaml                               the same keys in a file, such as the `plan` of a design in an answer
+plan.yaml                               the same keys in a file; of an answer, the plan of its design
 {"tp": 4, "pp": 12, "dp": 8}            from a Python program
 """
 
@@ -109,7 +109,18 @@ def _from_file(path: Path) -> dict[str, object]:
     if not isinstance(document, Mapping):
         rule = f"must be a mapping of {', '.join(_KEYS)}"
         raise refusal(path, rule)
-    return {str(key): value for key, value in document.items()}
+    return {str(key): value for key, value in _plan_within(document, path).items()}
+
+
+def _plan_within(document: Mapping[object, object], path: Path) -> Mapping[object, object]:
+    """Returns the plan of an answer, which for a job is that of its recommended design; a plan as it is."""
+    if "capplan_version" not in document:
+        return document
+    answer = document.get("recommendation") if "recommendation" in document else document
+    plan = answer.get("plan") if isinstance(answer, Mapping) else None
+    if not isinstance(plan, Mapping):
+        raise refusal(path, "is an answer without a plan; give a plan, such as tp=8,pp=4,dp=16")
+    return plan
 
 
 def _value(key: str, text: str, findings: Findings) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,22 @@ def test_an_empty_plan_file_is_asked_for_a_decision(
     file.write_text("# nothing yet\n", encoding="utf-8")
     assert cli.main(["simulate", BLOOM, "--plan", str(file)]) == 2
     assert "is empty: write at least one decision, such as tensor_parallel: 8" in capsys.readouterr().err
+
+
+def test_the_plan_of_an_answer_is_that_of_its_design(tmp_path: Path) -> None:
+    plan = {"tensor_parallel": 4, "pipeline_parallel": 12}
+    file = tmp_path / "answer.json"
+    for fields in ({"recommendation": {"plan": plan}, "warnings": []}, {"plan": plan, "is_feasible": True}):
+        file.write_text(json.dumps({"capplan_version": "1", **fields}), encoding="utf-8")
+        assert read_plan(str(file)) == plan
+
+
+@pytest.mark.parametrize("fields", [{"recommendation": None}, {"plan": None}, {"spaces": []}])
+def test_an_answer_without_a_plan_is_told(fields: dict[str, object], tmp_path: Path) -> None:
+    file = tmp_path / "answer.json"
+    file.write_text(json.dumps({"capplan_version": "1", **fields}), encoding="utf-8")
+    with pytest.raises(InputError, match="is an answer without a plan; give a plan, such as tp=8"):
+        read_plan(str(file))
 
 
 def test_several_problems_of_a_plan_are_reported_at_once() -> None:
