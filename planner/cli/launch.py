@@ -39,4 +39,5 @@ def launch(*, planned: PlannedJob, as_json: bool, quiet: bool) -> None:
 
         answer = launch_plan(job, written)
     write(answer.model_dump_json(indent=2) + "\n" if as_json else launch_script(answer))
-    tell_violations(answer.as_run.violations)
+    told = f"The plan as {answer.framework} runs it" if answer.differences else "The plan"
+    tell_violations(answer.as_run.violations, told)

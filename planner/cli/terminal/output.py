@@ -46,10 +46,10 @@ def tell_timeline(file: Path, holds: str = "") -> None:
     click.echo(f"Timeline: {file} ({f'{holds}; {way}' if holds else way})", err=True)
 
 
-def tell_violations(broken: Iterable[str]) -> None:
-    """Reports on stderr which limits of the job a written plan violates."""
+def tell_violations(broken: Iterable[str], plan: str = "The plan") -> None:
+    """Reports on stderr which limits of the job a written plan violates, beginning with what the plan is called."""
     for sentence in broken:
-        click.echo(f"The plan violates a limit: {sentence}", err=True)
+        click.echo(f"{plan} violates a limit: {sentence}", err=True)
 
 
 def rendered(show: Callable[[Console], None], *, piped_width: int = WIDTH) -> str:

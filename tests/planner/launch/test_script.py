@@ -163,6 +163,8 @@ def test_the_command_prints_the_script_and_says_on_stderr_what_is_violated(
     assert script.startswith("#!/bin/bash\n")
     assert script.endswith('"$MEGATRON/pretrain_gpt.py" "${arguments[@]}" "$@"\n')
     assert "The plan violates a limit" in errors  # 256 GPUs miss the deadline
+    assert cli.main(["launch", LLAMA, "--plan", LLAMA_PLAN, "--scheme", "differential"]) == 0
+    assert "The plan as Megatron-LM runs it violates a limit" in capsys.readouterr().err
     assert cli.main(["launch", LLAMA, "--plan", LLAMA_PLAN, "--set", "limits={}"]) == 0
     assert capsys.readouterr().err == ""
 
