@@ -48,6 +48,7 @@ from simulator.errors import CapplanError, InputError, NoSpaceError, system_reas
 
 MOST_SHOWN = 200
 """Most characters that an error shows of a text that cannot be written."""
+_NO_MEMORY = "there is not enough memory: raise the limit of the shell (ulimit -v) or of the container, or search fewer designs"
 ROOMS = ("planner", "studies", "constraints", "objectives", "simulator")
 
 
@@ -66,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _interrupted(arguments)
         except UnicodeEncodeError as error:
             return _fail(_not_encoded(error), FAILED)
+        except MemoryError:
+            return _fail(_NO_MEMORY, FAILED)
         except (CapplanError, OSError) as error:
             # click cannot report the interrupt on a terminal that has been closed.
             is_interrupted = isinstance(error.__context__, KeyboardInterrupt)

@@ -320,6 +320,20 @@ def test_help_without_space_says_what_cannot_be_written() -> None:
     )
 
 
+def test_too_little_memory_fails_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def out_of_memory(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("planner.one_design.simulated_design.simulate_plan", out_of_memory)
+    assert cli.main(["simulate", BLOOM, "--plan", PLAN]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Error: there is not enough memory: raise the limit of the shell (ulimit -v)")
+    assert err.count("\n") == 1
+
+
 class TestInterrupts:
     def test_a_sweep_keeps_the_rows_until_then(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
