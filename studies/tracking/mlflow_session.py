@@ -74,6 +74,8 @@ _PATIENCE = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
 """How long to try a server, unless the user says otherwise: MLflow would try for minutes while the study waits."""
+_STATEMENT = re.compile(r"\[SQL: |\(Background on this error")
+"""Where the error of a database goes on with its statement, values and a link."""
 _PASSWORDS = (
     re.compile(r"://[^/:@]*:(.*)@"),
     re.compile(r"[?&](?:\w*password|passwd|pwd|\w*token)=([^&]+)", re.IGNORECASE),
@@ -324,7 +326,8 @@ def _reason(uri: str, error: Exception) -> str:
         )
     if isinstance(error, OSError) and error.errno:
         return system_reason(error)
-    text = " ".join(str(error).split("(Background on this error")[0].split())
+    said, *_ = _STATEMENT.split(str(error), maxsplit=1)
+    text = " ".join(said.split())
     return _hide(text, _passwords(uri))[:MAX_REASON_CHARACTERS] or type(error).__name__
 
 

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy.exc import OperationalError
 
 from simulator.errors import StudyError, TrackingError
 from studies.tracking import mlflow_session
@@ -246,6 +247,14 @@ def test_an_interrupt_leaves_no_broken_store(tmp_path: Path, made_by: Callable[[
     with pytest.raises(KeyboardInterrupt):
         make(made_by(making))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_statement_that_failed_is_not_told() -> None:
+    with (
+        pytest.raises(TrackingError, match=r"^MLflow store x: \(sqlite3.OperationalError\) disk is full$"),
+        mlflow_at("x"),
+    ):
+        raise OperationalError("INSERT INTO runs", {"id": 1}, sqlite3.OperationalError("disk is full"))
 
 
 def test_a_full_disk_is_told_in_the_words_of_the_system(
