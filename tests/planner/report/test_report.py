@@ -470,6 +470,16 @@ def test_a_page_says_at_once_that_its_design_may_not_fit() -> None:
     assert found.texts[place - 1].startswith("Take ")
 
 
+def test_a_page_that_doubts_a_design_names_the_heading_that_says_more() -> None:
+    answer, best = drawn().report.answer, best_of(drawn().report)
+    plan = best.plan.model_copy(update={"zero_stage": 2, "pipeline_parallel": 2, "data_parallel": 2})
+    rare = best.model_copy(update={"plan": plan})
+    changed = answer.model_copy(update={"recommendation": rare, "warnings": ("a note",)})
+    texts = Page(page(drawn().answering(changed))).texts
+    (doubt,) = [told for told in texts if told.startswith("Few frameworks can run it")]
+    assert doubt[doubt.index("(") + 1 : doubt.index(")")] in texts
+
+
 def test_a_page_of_a_hundred_thousand_designs_and_a_thousand_on_the_front_stays_below_five_megabytes() -> (
     None
 ):
