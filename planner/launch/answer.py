@@ -23,6 +23,8 @@ from planner.launch.run import (
     replica_arguments,
     save_arguments,
 )
+from planner.recommended.same_accelerators import ROOMY_FRACTION
+from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Schedule
 from simulator.record import Record, finite_or_none
@@ -132,7 +134,7 @@ def launch_plan(job: Job, plan: Plan | Mapping[str, object]) -> Launch:
         save_every_steps=every_steps,
         environment=_environment(run),
         arguments=_groups(run, every_steps),
-        remarks=tuple(_remarks(run)),
+        remarks=(*_full_memory(found), *_remarks(run)),
     )
 
 
@@ -188,6 +190,17 @@ def _groups(run: AsRun, every_steps: int | None) -> tuple[ArgumentGroup, ...]:
     }
     listed = {title: tuple(arguments) for title, arguments in groups.items()}
     return tuple(ArgumentGroup(title=title, arguments=each) for title, each in listed.items() if each)
+
+
+def _full_memory(found: Evaluation) -> Iterator[str]:
+    """What is run may be too large after all if it all but fills the memory."""
+    summary = found.outcomes.summary
+    used_fraction = float(summary.peak_memory_bytes[0] / summary.memory_capacity_bytes[0])
+    if ROOMY_FRACTION < used_fraction <= 1.0:
+        yield (
+            f"It may not fit: {human.percent(used_fraction)} of the memory is used, within the error of the memory "
+            "model. Measure a step first."
+        )
 
 
 def _remarks(run: AsRun) -> Iterator[str]:

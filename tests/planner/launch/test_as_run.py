@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from planner.launch.answer import Launch, launch_plan
-from simulator.catalog import model
+from simulator.catalog import accelerator, model
 from simulator.domain.plan import CheckpointScheme
 from simulator.errors import InputError
 from tests.support import job_with
@@ -505,6 +505,16 @@ def test_copies_on_an_odd_number_of_nodes_need_another_scheme() -> None:
     launch = launch_plan(job, {"dp": 24, "checkpoint_scheme": "in_memory_peer"})
     assert launch.runs.checkpoint_scheme == "async"
     assert "search.checkpoint_schemes=[sync_sharded,async]" in launch.remarks[0]
+
+
+@pytest.mark.parametrize(("headroom", "is_told"), [(0.01, True), (-0.01, False), (0.2, False)])
+def test_a_remark_warns_of_what_hardly_fits(headroom: float, is_told: bool) -> None:
+    memory_bytes = launched({}).as_run.peak_memory_bytes / (1 - headroom)
+    described = accelerator("h100-sxm5-80gb").model_copy(update={"memory_bytes": memory_bytes})
+    own = {"accelerator": described.model_dump(mode="json"), "node": "dgx-h100", "num_gpus": 32}
+    launch = launch_plan(job_with({**own, "rent_usd_per_gpu_hour": 1}), PLAN)
+    assert any(remark.startswith("It may not fit: 99.0 %") for remark in launch.remarks) == is_told
+    assert bool(launch.as_run.violations) == (headroom < 0)
 
 
 def test_plans_that_run_as_they_are_need_no_settings() -> None:
