@@ -232,11 +232,15 @@ def _search_settings(run: AsRun) -> Iterator[str]:
     if not replaced:
         return
     has_odd_groups = replaced.get("checkpoint_scheme") in COPIED and run.plan.zero_stage <= 1
-    schemes = [CheckpointScheme.ASYNC, *(each for each in CheckpointScheme if each not in SCHEMES)]
+    # `sync` runs as it is without a sharded optimizer alone.
+    left_out = {*SCHEMES, CheckpointScheme.SYNC, *(COPIED if has_odd_groups else ())}
     runs: dict[str, list[object]] = {
         "pipeline_schedules": [Schedule.ONE_F_ONE_B],
         "zero_stages": [1, 0],
-        "checkpoint_schemes": [each for each in schemes if not (has_odd_groups and each in COPIED)],
+        "checkpoint_schemes": [
+            CheckpointScheme.ASYNC,
+            *(each for each in CheckpointScheme if each not in left_out),
+        ],
     }
     for name, values in runs.items():
         searched = getattr(run.job.search, name)

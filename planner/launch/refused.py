@@ -22,7 +22,7 @@ def refused(job: Job, plan: Plan) -> list[Problem]:
     problems = [*_shapes(workload.model), *_positions(workload), *_rows(workload, plan)]
     if accelerator.vendor not in VENDORS:
         rule = f"{FRAMEWORK} runs on GPUs of {' and '.join(VENDORS)}; take an offer of theirs"
-        problems.append(("accelerator", accelerator.id, rule))
+        problems.append((f"offers[{plan.offer}].accelerator", accelerator.id, rule))
     if workload.lora:
         rule = f"{FRAMEWORK} trains all weights; adapters are trained by Megatron-Bridge and NeMo"
         problems.append(("workload.lora", f"rank {workload.lora.rank}", rule))

@@ -488,6 +488,11 @@ def test_what_is_run_is_simulated_too() -> None:
             {"checkpoint_schemes": ["async", "in_memory_peer"]},
             {"search.zero_stages=[1]"},
         ),
+        (
+            {"checkpoint_scheme": "sync"},  # which is sharded as soon as the optimizer is
+            {"checkpoint_schemes": ["sync", "sync_sharded"], "zero_stages": [1]},
+            {"search.checkpoint_schemes=[sync_sharded]"},
+        ),
     ],
 )
 def test_a_remark_says_which_settings_find_plans_that_run_as_they_are(
@@ -591,7 +596,8 @@ def test_other_chips_are_refused_and_amd_has_a_copy() -> None:
     for name in ("tpu-v4", "trainium2", "gaudi3"):
         job = job_with({"accelerator": name, "num_gpus": 32, "rent_usd_per_gpu_hour": 1})
         with pytest.raises(
-            InputError, match=f"accelerator = {name}: Megatron-LM runs on GPUs of NVIDIA and AMD"
+            InputError,
+            match=rf"offers\[0\]\.accelerator = {name}: Megatron-LM runs on GPUs of NVIDIA and AMD",
         ):
             launch_plan(job, PLAN)
     amd = launch_plan(
