@@ -146,6 +146,7 @@ def _written(argument: LaunchArgument) -> str:
 
 
 def _quoted(value: str) -> str:
+    """A value as an element of an array; commas are quoted, since they look as if they separated elements."""
     if value.startswith("$"):
         return f'"{value}"'
     return f"'{value}'" if "," in value else shlex.quote(value)
