@@ -46,12 +46,25 @@ class Degrees:
     context: int
 
 
+SPLIT_COLUMNS = (
+    "offer",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "virtual_pipeline",
+    "context_parallel",
+    "expert_parallel",
+    "data_parallel",
+    "micro_batch_size",
+)
+"""Fields of a plan in the columns of a way to split a model."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RoughBlock:
     """Ways to split a model, from which the layouts of one block follow."""
 
     degrees: Integers
-    """Rows (offer, t, p, v, c, e, d, micro-batch), `(n, 8)`."""
+    """Rows (offer, t, p, v, c, e, d, micro-batch), `(n, 8)`: `SPLIT_COLUMNS`."""
     power_cap_fraction: float
 
 
@@ -306,20 +319,13 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     )
     rows = np.repeat(degrees, len(choices), axis=0)
     chosen = np.tile(choices, (len(degrees), 1))
-    offer, t, p, v, c, e, d, b = rows.T
+    offer, t, p, _, c, _, d, _ = rows.T
     table = PlanTable(
-        offer=offer,
+        **dict(zip(SPLIT_COLUMNS, rows.T, strict=True)),
         num_gpus=t * p * c * d,
         num_spare_nodes=np.zeros_like(offer),
-        tensor_parallel=t,
-        pipeline_parallel=p,
-        virtual_pipeline=v,
         pipeline_schedule=chosen[:, 3],
         interleaved_group_size=np.where(chosen[:, 6] == p, 0, chosen[:, 6]),
-        context_parallel=c,
-        expert_parallel=e,
-        data_parallel=d,
-        micro_batch_size=b,
         recompute=chosen[:, 0],
         recompute_num_layers=chosen[:, 5],
         zero_stage=chosen[:, 1],

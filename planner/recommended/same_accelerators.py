@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
-from constraints.lattice import layouts_in, no_layouts, rough_blocks
+from constraints.lattice import SPLIT_COLUMNS, layouts_in, no_layouts, rough_blocks
 from constraints.layout import can_save_by
 from constraints.space import pruned_space
 from objectives.pareto import compromise_losses
@@ -42,16 +42,6 @@ CHOICES = (
 )
 """Fields of a plan whose other values are tried. Data parallelism follows from them; spares and power caps trade one objective
 for another, which the front shows."""
-SPLIT_COLUMNS = (
-    "tensor_parallel",
-    "pipeline_parallel",
-    "virtual_pipeline",
-    "context_parallel",
-    "expert_parallel",
-    "data_parallel",
-    "micro_batch_size",
-)
-"""Fields of a plan in the columns of `constraints.lattice.RoughBlock.degrees`, behind the offer."""
 NOT_CHOSEN = -1
 """Value of a choice that another one leaves no room for: a group without interleaving, layers without full recomputation."""
 ROOMY_FRACTION = 0.95
@@ -141,10 +131,10 @@ def one_change(job: Job, plan: Plan, *, can_run: bool = True) -> SameAccelerator
 def _with_like_degrees(job: Job, plan: Plan) -> Iterator[PlanTable]:
     """Yields the layouts of a job that differ from a plan in at most one degree or in the micro-batch, block by block."""
     own = np.array([getattr(plan, name) for name in SPLIT_COLUMNS])
-    follows = SPLIT_COLUMNS.index("data_parallel")
+    # Data parallelism follows, and the job has one offer alone.
+    is_compared = np.array([name not in ("offer", "data_parallel") for name in SPLIT_COLUMNS])
     for block in rough_blocks(job):
-        differs = block.degrees[:, 1:] != own
-        differs[:, follows] = False
+        differs = (block.degrees != own) & is_compared
         yield layouts_in(job, replace(block, degrees=block.degrees[differs.sum(axis=1) <= 1]))
 
 
