@@ -111,7 +111,6 @@ def launch_plan(job: Job, plan: Plan | Mapping[str, object]) -> Launch:
     found = evaluate(run.job, PlanTable.from_plans([run.plan]))
     every_steps = _steps_between_saves(run.job, found)
     offer = job.offers[checked.offer]
-    gpus_per_node = min(offer.node.num_accelerators, checked.num_gpus)
     limit_w = offer.accelerator.thermal_design_power_w * checked.power_cap_fraction
     is_capped, is_nvidia = checked.power_cap_fraction < 1.0, offer.accelerator.vendor == "NVIDIA"
     return Launch(
@@ -126,8 +125,8 @@ def launch_plan(job: Job, plan: Plan | Mapping[str, object]) -> Launch:
         as_run=_figures(run.job, found),
         accelerator=offer.accelerator.id,
         vocabulary_size=run.workload.model.vocabulary_size,
-        num_nodes=-(-checked.num_gpus // gpus_per_node),
-        gpus_per_node=gpus_per_node,
+        num_nodes=run.num_nodes,
+        gpus_per_node=run.gpus_per_node,
         num_spare_nodes=checked.num_spare_nodes,
         power_limit_w=limit_w if is_capped else None,
         power_command=f"nvidia-smi --power-limit={limit_w:.0f}" if is_capped and is_nvidia else None,

@@ -12,9 +12,10 @@ from planner.launch.refused import refused
 from simulator.domain.checkpointing import PeerPlacement
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
-from simulator.domain.plan import CheckpointScheme, Plan, Recompute, Schedule
+from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Recompute, Schedule
 from simulator.domain.workload import Workload
 from simulator.errors import InputError
+from simulator.layout.expert_ranks import expert_replicas
 from simulator.record import Record
 
 
@@ -43,6 +44,16 @@ class AsRun:
     def workload(self) -> Workload:
         """The workload of the job."""
         return self.job.workload
+
+    @property
+    def gpus_per_node(self) -> int:
+        """Accelerators of a node that train."""
+        return min(self.job.offers[self.plan.offer].node.num_accelerators, self.plan.num_gpus)
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes that train."""
+        return -(-self.plan.num_gpus // self.gpus_per_node)
 
     def run_workload(self, reason: str, **values: object) -> None:
         """Replaces values of the workload where they differ, for a reason."""
@@ -133,9 +144,8 @@ def _run_plan(run: AsRun) -> None:
         )
         run.run_plan(reason, zero_stage=1)
     if plan.shard_ranks and run.workload.model.experts:
-        shared = plan.expert_parallel * run.workload.expert_tensor_parallel
-        expert_replicas = plan.num_gpus // (plan.pipeline_parallel * shared)
-        if expert_replicas % (plan.data_parallel * plan.context_parallel // plan.shard_ranks):
+        replicas = int(expert_replicas(run.workload, PlanTable.from_plans([plan]))[0])
+        if replicas % (plan.data_parallel * plan.context_parallel // plan.shard_ranks):
             run.run_plan("the copies of its optimizer divide the replicas of experts, too", shard_ranks=None)
     has_groups = (plan.recompute_num_layers or 1) > 1 and run.workload.recompute_method == "uniform"
     if run.workload.model.num_mtp_layers and has_groups and plan.recompute is Recompute.FULL:
@@ -333,10 +343,6 @@ COPIED = (CheckpointScheme.IN_MEMORY_PEER, CheckpointScheme.TIERED)
 """Those of them that copy every shard to other nodes."""
 
 
-def _num_nodes(run: AsRun) -> int:
-    return -(-run.plan.num_gpus // run.job.offers[run.plan.offer].node.num_accelerators)
-
-
 def _run_saves(run: AsRun) -> None:
     scheme = SCHEMES.get(run.plan.checkpoint_scheme, run.plan.checkpoint_scheme)
     reason = "it saves to the file system, in the background or not, and to the nodes themselves"
@@ -344,7 +350,7 @@ def _run_saves(run: AsRun) -> None:
         reason, scheme = "ranks write their own shards of the optimizer", CheckpointScheme.SYNC_SHARDED
     if scheme in LOCAL and run.plan.zero_stage >= 2:
         reason, scheme = "Megatron-FSDP's format is not saved to the nodes", CheckpointScheme.ASYNC
-    if scheme in COPIED and _num_nodes(run) % run.job.checkpointing.peer_copies:
+    if scheme in COPIED and run.num_nodes % run.job.checkpointing.peer_copies:
         reason = f"its groups of {run.job.checkpointing.peer_copies} nodes do not divide the nodes"
         scheme = CheckpointScheme.ASYNC
     if scheme is not run.plan.checkpoint_scheme:

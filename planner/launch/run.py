@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from constraints.best_cut import present_cut
 from planner.launch.arguments import LaunchArgument, argument
 from planner.launch.as_run import LOCAL, offloaded_layers
 from planner.text.cut_words import layout_of
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
-from simulator.domain.plan import CheckpointScheme, Plan, Recompute
+from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Recompute
 from simulator.domain.workload import Workload
+from simulator.traffic.context_exchange import head_ranks
 
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 """What Megatron-FSDP shards under a ZeRO stage."""
@@ -35,17 +38,12 @@ def layout_arguments(job: Job, plan: Plan) -> Iterator[LaunchArgument]:
     if plan.context_parallel > 1:
         yield argument("cp-comm-type", CONTEXT[workload.chosen_exchange])
         if workload.chosen_exchange == "hybrid":
-            near = _heads_exchanged(job, plan)
+            domain = np.array([job.offers[plan.offer].node.link_domain_size])
+            near = int(head_ranks(workload, PlanTable.from_plans([plan]), domain)[0])
             yield argument("hierarchical-context-parallel-sizes", near, plan.context_parallel // near)
     if workload.model.experts:
         yield argument("expert-model-parallel-size", plan.expert_parallel)
         yield argument("expert-tensor-parallel-size", workload.expert_tensor_parallel)
-
-
-def _heads_exchanged(job: Job, plan: Plan) -> int:
-    """Context-parallel ranks of a link domain."""
-    near = job.offers[plan.offer].node.link_domain_size // plan.tensor_parallel
-    return min(max(near, 1), plan.context_parallel)
 
 
 def _stages(job: Job, plan: Plan) -> Iterator[LaunchArgument]:
