@@ -23,8 +23,7 @@ from planner.launch.run import (
     replica_arguments,
     save_arguments,
 )
-from planner.recommended.same_accelerators import ROOMY_FRACTION
-from planner.text import human
+from planner.notes.memory_note import doubt_of_use
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Schedule
 from simulator.record import Record, finite_or_none
@@ -194,12 +193,8 @@ def _groups(run: AsRun, every_steps: int | None) -> tuple[ArgumentGroup, ...]:
 def _full_memory(found: Evaluation) -> Iterator[str]:
     """What is run may be too large after all if it all but fills the memory."""
     summary = found.outcomes.summary
-    used_fraction = float(summary.peak_memory_bytes[0] / summary.memory_capacity_bytes[0])
-    if ROOMY_FRACTION < used_fraction <= 1.0:
-        yield (
-            f"It may not fit: {human.percent(used_fraction)} of the memory is used, within the error of the memory "
-            "model. Measure a step first."
-        )
+    if doubt := doubt_of_use(float(summary.peak_memory_bytes[0] / summary.memory_capacity_bytes[0])):
+        yield f"{doubt} Measure a step first."
 
 
 def _remarks(run: AsRun) -> Iterator[str]:

@@ -13,11 +13,15 @@ from planner.text import human
 
 def memory_doubt(design: Design) -> str:
     """Returns a warning for a design that barely fits, to show at once; empty for others."""
-    if not _is_hardly_fitting(design):
+    return doubt_of_use(design.peak_memory_bytes / design.memory_capacity_bytes)
+
+
+def doubt_of_use(used_fraction: float) -> str:
+    """Returns a warning where so much of the memory is used that a design barely fits; empty otherwise."""
+    if not _is_hardly_enough(used_fraction):
         return ""
-    return (
-        f"It may not fit: {_used_text(design)} of the memory is used, within the error of the memory model."
-    )
+    used = human.percent(used_fraction)
+    return f"It may not fit: {used} of the memory is used, within the error of the memory model."
 
 
 def full_plan_notes(design: Design) -> list[str]:
@@ -59,7 +63,11 @@ def full_front_notes(front: Evaluation, best: Design | None, others: SameAcceler
 
 
 def _is_hardly_fitting(design: Design) -> bool:
-    return ROOMY_FRACTION < design.peak_memory_bytes / design.memory_capacity_bytes <= 1.0
+    return _is_hardly_enough(design.peak_memory_bytes / design.memory_capacity_bytes)
+
+
+def _is_hardly_enough(used_fraction: float) -> bool:
+    return ROOMY_FRACTION < used_fraction <= 1.0
 
 
 def _used_text(design: Design) -> str:
