@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Mapping
 
@@ -24,6 +25,7 @@ from planner.launch.run import (
     save_arguments,
 )
 from planner.notes.memory_note import doubt_of_use
+from planner.recommended.design_words import steps_between_saves
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Schedule
 from simulator.record import Record, finite_or_none
@@ -108,7 +110,7 @@ def launch_plan(job: Job, plan: Plan | Mapping[str, object]) -> Launch:
     checked = plan_that_runs(job, plan)
     run = as_run(job, checked)
     found = evaluate(run.job, PlanTable.from_plans([run.plan]))
-    every_steps = _steps_between_saves(run.job, found)
+    every_steps = _save_every_steps(run.job, found)
     offer = job.offers[checked.offer]
     limit_w = offer.accelerator.thermal_design_power_w * checked.power_cap_fraction
     is_capped, is_nvidia = checked.power_cap_fraction < 1.0, offer.accelerator.vendor == "NVIDIA"
@@ -146,11 +148,12 @@ def _figures(job: Job, evaluation: Evaluation) -> RunFigures:
     )
 
 
-def _steps_between_saves(job: Job, evaluation: Evaluation) -> int | None:
-    """Whole steps of an interval between saves, at least one."""
+def _save_every_steps(job: Job, evaluation: Evaluation) -> int | None:
+    """Steps from one save to the next; `None` for a run without saves."""
     run = evaluation.outcomes.run
-    steps = float(run.checkpoint_interval_s[0]) / float(run.iteration_time_s(job.workload.num_steps)[0])
-    return max(1, round(steps)) if finite_or_none(steps) is not None else None
+    interval_s = float(run.checkpoint_interval_s[0])
+    iteration_s = float(run.iteration_time_s(job.workload.num_steps)[0])
+    return steps_between_saves(interval_s, iteration_s) if math.isfinite(interval_s / iteration_s) else None
 
 
 def _environment(run: AsRun) -> dict[str, str]:

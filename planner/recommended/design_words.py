@@ -277,10 +277,15 @@ def _of_batch(design: Design) -> str:
     return "" if batch is None else f"; global batch {human.counted(batch, 'sequence')}"
 
 
+def steps_between_saves(interval_s: float, iteration_s: float) -> int:
+    """Returns the whole steps of an interval between saves, at least one."""
+    return max(1, round(interval_s / iteration_s))
+
+
 def _checkpoints(design: Design) -> str:
     if design.checkpoint_interval_s is None:
         return "none: after a failure the run starts from scratch"
-    num_steps = max(1, round(design.checkpoint_interval_s / design.iteration_time_s))
+    num_steps = steps_between_saves(design.checkpoint_interval_s, design.iteration_time_s)
     every = f"{human.duration(design.checkpoint_interval_s)} of training, about {human.counted(num_steps, 'step')}"
     is_longer = design.checkpoint_interval_s >= design.time_to_train_days * DAY
     return (
