@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator, Mapping
 
 from constraints.evaluation import Evaluation, evaluate
 from planner import __version__
 from planner.explain.runnable_plan import plan_that_runs
 from planner.explain.violations import limit_violations
+from planner.job.typed_command import TypedCommand
 from planner.launch.arguments import ArgumentGroup, LaunchArgument
 from planner.launch.as_run import COPIED, LOCAL, SCHEMES, AsRun, Difference, as_run
 from planner.launch.grouped_kernels import grouped_kernel_variable
@@ -215,8 +215,8 @@ def _remarks(run: AsRun) -> Iterator[str]:
         yield "The capacity counts for each expert, not for all experts of a rank."
     if workload.stage_layers is None and workload.model.num_mtp_layers and plan.pipeline_parallel > 1:
         yield "Modules of multi-token prediction are on the last stage."
-    if given := " ".join(f"--set {shlex.quote(setting)}" for setting in _search_settings(run)):
-        yield f"For a plan that runs as it is: capplan recommend JOB.yaml {given}"
+    if settings := list(_search_settings(run)):
+        yield f"For a plan that runs as it is: {TypedCommand().recommend(settings)}"
 
 
 _REPLACED = {"pipeline_schedule", "zero_stage", "checkpoint_scheme"}
