@@ -29,6 +29,7 @@ from typing import Literal
 
 import numpy as np
 
+from benchmarks.search_jobs import WIDE
 from constraints.space import pruned_space
 from planner import load_job
 from studies.designs.blocks import block_parts
@@ -234,7 +235,7 @@ def _designs(study: Study, costs: Costs) -> Work:
 
 def measured() -> Costs:
     """Returns the costs on this machine, in processor seconds, so that other programs on it matter less."""
-    job = load_job(EXAMPLE)
+    job = load_job(EXAMPLE, WIDE)
     space = pruned_space(job)
     plans = next(space.design_batches(32_768))
     num_designs = len(plans)

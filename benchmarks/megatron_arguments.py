@@ -53,6 +53,7 @@ SPACE = (
     "search.pipeline_schedules=[1f1b,gpipe,zb_h1,zb_v]",
     "search.zero_stages=[0,1,2,3]",
     "search.hybrid_sharding=[true,false]",
+    "search.memory_headroom_fraction=0",
     "limits={}",
 )
 """What all jobs search."""

@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.search_jobs import WIDE
 from planner.answer.recommend import recommend
 from planner.job.file import load_job
 from planner.recommended.output import PAGE_FILE
@@ -30,6 +31,7 @@ NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAni
 def page_of(num_designs: int, folder: Path) -> Path:
     """Returns the page of a study of so many designs."""
     overrides = [
+        *WIDE,
         "search.algorithm=random",
         f"search.max_evaluations={num_designs}",
         "search.num_refinements=0",

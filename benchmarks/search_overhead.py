@@ -24,7 +24,7 @@ from typing import ParamSpec, TypeVar, final
 from unittest.mock import patch
 
 from benchmarks.search import job_of
-from benchmarks.search_jobs import FREE
+from benchmarks.search_jobs import FREE, WIDE
 from benchmarks.throughput import jobs
 from planner import Job, recommend
 from planner.study.durable import run_study_of
@@ -153,7 +153,7 @@ def llama_405b() -> Job:
 
 def llama_70b() -> Job:
     """Returns a shipped job without limits."""
-    return job_of("llama-3.1-70b", *FREE, "search.power_caps=[1.0, 0.9, 0.8, 0.7, 0.6]")
+    return job_of("llama-3.1-70b", *WIDE, *FREE, "search.power_caps=[1.0, 0.9, 0.8, 0.7, 0.6]")
 
 
 JOBS = {"gpt3": gpt3, "405b": llama_405b, "70b": llama_70b}

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.search_jobs import WIDE
 from constraints.space import pruned_space
 from planner import load_job
 from simulator.simulate import simulate
@@ -129,7 +130,7 @@ def measure_parquet(folder: Path, num_designs: int) -> Rate:
 
 def measure_journal(folder: Path, num_designs: int, batch_size: int) -> Rate:
     """Returns the rate of a study's journal, which stores every column of a design and is synchronised after each batch."""
-    job = load_job(Path(__file__).parents[1] / "examples" / "llama-3.1-70b.yaml")
+    job = load_job(Path(__file__).parents[1] / "examples" / "llama-3.1-70b.yaml", WIDE)
     plans = next(pruned_space(job).design_batches(batch_size))
     outcomes = simulate(job, plans)
     num_batches = -(-num_designs // batch_size)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import optuna
 
 TUNING_JOBS = (
-    "70B, 3 objectives, as shipped",
+    "70B, 3 objectives, its own limits",
     "70B, 3 objectives, tight",
     "405B, 2 objectives, tight power",
 )

@@ -309,7 +309,7 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
             (r.code, stage, precision.code, schedule.code, is_hybrid, num_layers, group_size)
             for r in _recomputations(job)
             for num_layers in ((0, *(search.recompute_num_layers or ())) if r is Recompute.FULL else (0,))
-            for stage in sorted(search.zero_stages)
+            for stage in search.searched_zero_stages
             for precision in job.workload.precisions
             for schedule in search.pipeline_schedules
             for is_hybrid in search.hybrid_sharding
@@ -365,6 +365,8 @@ def _is_own_sharding(job: Job, table: PlanTable) -> Booleans:
     Where groups are mandatory, the rules of layouts alone decide which are allowed.
     """
     is_own = ~is_without_replicas(job.workload, table) | np.isin(table.zero_stage, _lone_stages(job))
+    if not job.search.shards_gradients_in_pipelines:
+        is_own &= (table.zero_stage != 2) | (table.pipeline_parallel == 1)
     if False not in job.search.hybrid_sharding:
         return is_own
     replicas = table.data_parallel * table.context_parallel
@@ -386,7 +388,7 @@ def _lone_stages(job: Job) -> list[int]:
     )
     differences = {1: workload.gathers_cast_weights, 2: is_own_at_2, 3: is_own_at_2 or not has_plain_weights}
     lowest: dict[int, int] = {}
-    for stage in sorted(job.search.zero_stages):
+    for stage in job.search.searched_zero_stages:
         lowest.setdefault(sum(differs for first, differs in differences.items() if first <= stage), stage)
     return list(lowest.values())
 

@@ -350,7 +350,7 @@ def _can_run(schedule: Schedule, pipeline: int, virtual: int) -> bool:
 def _can_split_backward(job: Job) -> bool:
     """Whether any listed recomputation keeps what late weight gradients read, and any listed ZeRO stage whole gradients."""
     keeping = {Recompute.NONE, Recompute.SELECTIVE} if job.workload.restores_inputs else {Recompute.NONE}
-    return not keeping.isdisjoint(job.search.recompute) and min(job.search.zero_stages) <= 1
+    return not keeping.isdisjoint(job.search.recompute) and min(job.search.searched_zero_stages) <= 1
 
 
 def _tensor(job: Job) -> list[int]:

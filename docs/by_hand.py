@@ -129,33 +129,42 @@ def _of_step(job: Job, best: Design) -> list[Check]:
 
 def _of_memory(job: Job, best: Design) -> list[Check]:
     plan, work, model, has = best.plan, job.workload, job.workload.model, best.memory_bytes
-    ranks = plan.tensor_parallel * plan.pipeline_parallel
-    weights = model.num_parameters / ranks
+    ends = model.embedding_parameters, model.output_parameters
+    of_layers, first_end = (
+        model.num_parameters - sum(ends),
+        ends[0] if plan.pipeline_parallel > 1 else sum(ends),
+    )
+    weights = (of_layers / plan.pipeline_parallel + first_end) / plan.tensor_parallel
     held = min(
         2 * (plan.pipeline_parallel - 1) + (plan.virtual_pipeline - 1) * plan.pipeline_parallel + 1,
         plan.virtual_pipeline * work.global_batch_size // (plan.data_parallel * plan.micro_batch_size),
     )
     layers = model.num_layers // (plan.pipeline_parallel * plan.virtual_pipeline)
-    of_layer = LAYER_BYTES * work.sequence_length * model.hidden_size / plan.tensor_parallel
+    replicas, sharing = (
+        plan.data_parallel * plan.context_parallel,
+        plan.tensor_parallel * plan.context_parallel,
+    )
+    of_layer = LAYER_BYTES * work.sequence_length * model.hidden_size / sharing
     return [
         Check(
             what="weights of a GPU",
-            arithmetic=f"2 bytes x {model.num_parameters / 1e9:.4g}e9 / ({plan.tensor_parallel} x {plan.pipeline_parallel})",
+            arithmetic=f"2 bytes x ({of_layers / 1e9:.4g}e9 / {plan.pipeline_parallel} + {first_end / 1e9:.4g}e9) / "
+            f"{plan.tensor_parallel}",
             by_hand=2 * weights / GIB,
             told=has["weights_bytes"] / GIB,
             unit=" GiB",
         ),
         Check(
             what="states of the optimizer, over all replicas",
-            arithmetic=f"{OPTIMIZER_BYTES} bytes x {weights / 1e9:.4g}e9 / {plan.data_parallel}",
-            by_hand=OPTIMIZER_BYTES * weights / plan.data_parallel / GIB,
+            arithmetic=f"{OPTIMIZER_BYTES} bytes x {weights / 1e9:.4g}e9 / ({plan.data_parallel} x {plan.context_parallel})",
+            by_hand=OPTIMIZER_BYTES * weights / replicas / GIB,
             told=has["optimizer_bytes"] / GIB,
             unit=" GiB",
         ),
         Check(
             what="activations of the fullest stage",
             arithmetic=f"{held} chunks of {layers} layers x {LAYER_BYTES} x {work.sequence_length:,} x "
-            f"{model.hidden_size:,} / {plan.tensor_parallel} bytes",
+            f"{model.hidden_size:,} / ({plan.tensor_parallel} x {plan.context_parallel}) bytes",
             by_hand=held * layers * of_layer / GIB,
             told=has["activations_bytes"] / GIB,
             unit=" GiB",

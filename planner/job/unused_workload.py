@@ -68,7 +68,7 @@ def _can_free_stage_inputs(job: Job) -> bool:
 
 def _gathers_again(job: Job) -> bool:
     """Whether ZeRO-2 may gather weights again in every micro-batch."""
-    return 2 in job.search.zero_stages and job.workload.regathers_weights
+    return 2 in job.search.searched_zero_stages and job.workload.regathers_weights
 
 
 def _allows(job: Job, *precisions: Precision) -> bool:
@@ -129,38 +129,38 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: (
             _allows(job, Precision.FP8)
-            and (job.workload.fp8_recipe != "mxfp8" or 3 in job.search.zero_stages)
+            and (job.workload.fp8_recipe != "mxfp8" or 3 in job.search.searched_zero_stages)
         ),
         why="weights in 4 bits, and in MXFP8 but under ZeRO stage 3, are gathered in 16",
         paths=_paths("gathers_cast_weights"),
     ),
     UnusedRule(
-        is_used=lambda job: min(job.search.zero_stages) < 3,
+        is_used=lambda job: min(job.search.searched_zero_stages) < 3,
         why="under ZeRO stage 3 weights are cast when they are gathered",
         paths=_paths("keeps_cast_weights"),
     ),
     UnusedRule(
-        is_used=lambda job: 3 in job.search.zero_stages,
+        is_used=lambda job: 3 in job.search.searched_zero_stages,
         why="ZeRO stage 3 is not allowed",
         paths=_paths("most_gathered_weights"),
     ),
     UnusedRule(
-        is_used=lambda job: 3 in job.search.zero_stages or _gathers_again(job),
+        is_used=lambda job: 3 in job.search.searched_zero_stages or _gathers_again(job),
         why="ZeRO stage 3 is not allowed",
         paths=_paths("weight_prefetch", "sharded_copies"),
     ),
     UnusedRule(
-        is_used=lambda job: 2 in job.search.zero_stages,
+        is_used=lambda job: 2 in job.search.searched_zero_stages,
         why="ZeRO stage 2 is not allowed",
         paths=_paths("regathers_weights"),
     ),
     UnusedRule(
-        is_used=lambda job: min(job.search.zero_stages) < 2,
+        is_used=lambda job: min(job.search.searched_zero_stages) < 2,
         why="ZeRO stages 0 and 1 are not allowed",
         paths=_paths("checks_gradients", "divides_gradients", "bucket_weights", "added_gradient_bytes"),
     ),
     UnusedRule(
-        is_used=lambda job: min(job.search.zero_stages) < 3,
+        is_used=lambda job: min(job.search.searched_zero_stages) < 3,
         why="under ZeRO stage 3 gradients need no buckets",
         paths=_paths("bucket_copy_bytes"),
     ),
@@ -185,12 +185,14 @@ WORKLOAD_RULES = (
         paths=_paths("checks_gradients", "divides_gradients", "fuses_update"),
     ),
     UnusedRule(
-        is_used=lambda job: not {1, 2}.isdisjoint(job.search.zero_stages),
+        is_used=lambda job: not {1, 2}.isdisjoint(job.search.searched_zero_stages),
         why="neither ZeRO stage 1 nor 2 is allowed",
         paths=_paths("overlaps_parameter_gather", "scatters_gradients_from"),
     ),
     UnusedRule(
-        is_used=lambda job: job.workload.optimizer_offload_fraction > 0 and max(job.search.zero_stages) >= 2,
+        is_used=lambda job: (
+            job.workload.optimizer_offload_fraction > 0 and max(job.search.searched_zero_stages) >= 2
+        ),
         why="no optimizer states are offloaded under ZeRO-2 or 3",
         paths=_paths("offloads_gradients"),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from constraints.evaluation import Evaluation, evaluate
 from planner import __version__
@@ -231,16 +231,14 @@ def _search_settings(run: AsRun) -> Iterator[str]:
     has_odd_groups = replaced.get("checkpoint_scheme") in COPIED and run.plan.zero_stage <= 1
     # `sync` runs as it is without a sharded optimizer alone.
     left_out = {*SCHEMES, CheckpointScheme.SYNC, *(COPIED if has_odd_groups else ())}
-    runs: dict[str, list[object]] = {
-        "pipeline_schedules": [Schedule.ONE_F_ONE_B],
-        "zero_stages": [1, 0],
-        "checkpoint_schemes": [
-            CheckpointScheme.ASYNC,
-            *(each for each in CheckpointScheme if each not in left_out),
-        ],
+    schemes = [CheckpointScheme.ASYNC, *(each for each in CheckpointScheme if each not in left_out)]
+    search = run.job.search
+    choices: dict[str, tuple[Sequence[object], Sequence[object]]] = {
+        "pipeline_schedules": (search.pipeline_schedules, [Schedule.ONE_F_ONE_B]),
+        "zero_stages": (search.searched_zero_stages, [1, 0]),
+        "checkpoint_schemes": (search.checkpoint_schemes, schemes),
     }
-    for name, values in runs.items():
-        searched = getattr(run.job.search, name)
-        kept = [each for each in searched if each in values]
+    for name, (searched, runs) in choices.items():
+        kept = [each for each in searched if each in runs]
         if len(kept) < len(searched):
-            yield f"search.{name}=[{','.join(map(str, kept or values[:1]))}]"
+            yield f"search.{name}=[{','.join(map(str, kept or runs[:1]))}]"

@@ -30,7 +30,9 @@ def sharding_notes(job: Job, plan: Plan) -> list[str]:
     """Returns a note if the plan shards gradients in a pipeline, with what the same layout does at stage 1."""
     if not _shards_gradients_in_pipeline(plan):
         return []
-    return [f"{FEW_FRAMEWORKS} {_at_stage_1(job, plan)}; search.zero_stages=[1, 3] excludes stage 2."]
+    listed = job.search.shards_gradients_in_pipelines
+    way_out = "; without search.zero_stages, stage 2 is searched only without a pipeline" if listed else ""
+    return [f"{FEW_FRAMEWORKS} {_at_stage_1(job, plan)}{way_out}."]
 
 
 def _shards_gradients_in_pipeline(plan: Plan) -> bool:

@@ -85,8 +85,9 @@ class Search(Record):
     recompute_num_layers: tuple[PositiveInt, ...] | None = None
     """Numbers of layers of a chunk, or of a group, that full recomputation is tried with, in addition to all of them; left out:
     none."""
-    zero_stages: tuple[Annotated[int, Field(ge=0, le=3)], ...] = (1, 2, 3)
-    """Allowed ZeRO stages."""
+    zero_stages: tuple[Annotated[int, Field(ge=0, le=3)], ...] | None = None
+    """Allowed ZeRO stages; left out: 1, 3, and 2 without a pipeline, since few frameworks have both; `[1, 2, 3]` tries 2 in
+    pipelines, too."""
     hybrid_sharding: tuple[bool, ...] = (False,)
     """Whether ZeRO shards only among the ranks of a node, so that each node has a copy (HSDP), or among all replicas; `[false,
     true]` tries both."""
@@ -104,6 +105,16 @@ class Search(Record):
     """Power limits of the accelerators to search over, as shares of their TDP; refinement works between them. Left out: 1, and
     under a limit on power or carbon also 0.8 and 0.6; refinement then works from 0.6 to 1. None of these is below
     `operation.power_floor_fraction`."""
+
+    @property
+    def searched_zero_stages(self) -> tuple[int, ...]:
+        """ZeRO stages of any searched layout, ascending."""
+        return (1, 2, 3) if self.zero_stages is None else tuple(sorted(self.zero_stages))
+
+    @property
+    def shards_gradients_in_pipelines(self) -> bool:
+        """Whether ZeRO stage 2 is searched in pipelines, too: where the stages are listed."""
+        return self.zero_stages is not None
 
     @property
     def generation_size(self) -> int:

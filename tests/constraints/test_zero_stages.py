@@ -124,3 +124,18 @@ def test_up_to_stage_2_all_are_one_where_nothing_has_a_replica() -> None:
     assert enumerate_layouts(job).zero_stage.tolist() == [0, 3]
     job = job_with(NODE, search={**search, "tensor_parallel": [4], "zero_stages": [2, 0, 1, 3]})
     assert enumerate_layouts(job).zero_stage.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("listed", "in_pipelines"),
+    [({}, {1, 3}), ({"zero_stages": [1, 2, 3]}, {1, 2, 3})],
+    ids=["default", "listed"],
+)
+def test_stage_2_is_tried_in_pipelines_only_where_stages_are_listed(
+    listed: dict[str, object], in_pipelines: set[int]
+) -> None:
+    search = {"micro_batch_sizes": [1], "recompute": ["none"], "tensor_parallel": [1], **listed}
+    layouts = enumerate_layouts(job_with(NODE, search=search))
+    is_pipeline = layouts.pipeline_parallel > 1
+    assert set(layouts.zero_stage[~is_pipeline].tolist()) == {1, 2, 3}
+    assert set(layouts.zero_stage[is_pipeline].tolist()) == in_pipelines

@@ -124,7 +124,7 @@ def plans_of(job: Job) -> PlanTable:
     for degree in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
         lists[degree] = getattr(search, degree) or (1, 2)
     lists["expert_parallel"] = (1, 2) if job.workload.model.experts else (1,)
-    lists["zero_stage"] = search.zero_stages
+    lists["zero_stage"] = search.searched_zero_stages
     lists["recompute"] = search.recompute
     lists["precision"] = job.workload.precisions
     lists["recompute_num_layers"] = (None, *(search.recompute_num_layers or ()))

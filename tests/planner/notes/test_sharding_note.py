@@ -61,8 +61,10 @@ def test_the_remark_has_the_time_of_stage_1_or_why_it_cannot_be() -> None:
     assert f"does not fit ({human.memory(needed)} of {human.memory(capacity)})" in too_large
 
 
-@pytest.mark.parametrize("zero_stages", [(2,), (1, 3)])
-def test_a_recommended_design_has_the_remark_and_its_way_out_ends_it(zero_stages: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("zero_stages", [(2,), None])
+def test_a_recommended_design_has_the_remark_and_its_way_out_ends_it(
+    zero_stages: tuple[int, ...] | None,
+) -> None:
     search = JOB.search.model_copy(
         update={"zero_stages": zero_stages, "pipeline_parallel": (2,), "num_refinements": 0}
     )
@@ -76,3 +78,11 @@ def test_a_recommended_design_has_the_remark_and_its_way_out_ends_it(zero_stages
     assert answer.best.plan.pipeline_parallel == 2
     told = [warning for warning in answer.warnings if warning.startswith(FEW_FRAMEWORKS)]
     assert bool(told) == (zero_stages == (2,))
+    assert all(
+        "without search.zero_stages, stage 2 is searched only without a pipeline" in each for each in told
+    )
+
+
+def test_a_plan_of_ones_own_has_no_way_out_by_searching() -> None:
+    (told,) = remarks(JOB, plan_of(pipeline=2, data=8, zero=2))
+    assert "search" not in told

@@ -28,11 +28,17 @@ TIGHT = plan_of(data=16, zero=2, micro_batch=2).model_copy(update={"offer": 1})
 
 
 def on_sixteen(**search: object) -> Job:
-    """Llama 3.1 8B on 16 accelerators of the second offer."""
+    """Llama 3.1 8B on 16 accelerators of the second offer, with all sharding in pipelines, too."""
     offer = rented("h100-sxm5-80gb")
     sixteen = changed(offer, num_gpus=changed(offer.num_gpus, min=8, max=16))
     job = job_of(training("llama-3.1-8b", global_batch_size=64), rented("a100-sxm4-80gb"), sixteen)
-    allowed = {"num_refinements": 0, "checkpoint_schemes": (ASYNC,), "with_spares": (False,), **search}
+    allowed = {
+        "num_refinements": 0,
+        "checkpoint_schemes": (ASYNC,),
+        "with_spares": (False,),
+        "zero_stages": (1, 2, 3),
+        **search,
+    }
     return changed(job, search=changed(job.search, **allowed))
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from constraints.lattice import cross_run_knobs, enumerate_layouts
+from constraints.limits import usable_memory_bytes
 from planner import load_job
 from planner.sweep.fastest_layout import FIRST_DESIGNS, fastest_layout, fastest_of_sizes
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
-from simulator.machine.offer_table import OfferTable
 from simulator.simulate import simulate
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -36,7 +36,7 @@ def least_step_s(job: Job, num_gpus: int) -> float:
     designs = designs.take(designs.num_gpus == num_gpus)
     assert len(designs) > FIRST_DESIGNS
     outcomes = simulate(sized, designs)
-    fits = outcomes.memory.peak_bytes <= OfferTable.from_job(sized).memory_bytes[designs.offer]
+    fits = outcomes.memory.peak_bytes <= usable_memory_bytes(sized)[designs.offer]
     return float(np.nanmin(np.where(fits, outcomes.steps.step_time_s, np.nan)))
 
 
