@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.killing import Blow, has_half_a_batch, in_child
+from benchmarks.search_jobs import WIDE
 from planner import Job, load_job
 from planner.recommended.study_facts import ANSWER
 from planner.study.durable import resume_study
@@ -36,6 +37,7 @@ from studies.files.store import StudyStore
 EXAMPLE = Path(__file__).parents[1] / "examples" / "llama-3.1-405b.yaml"
 KINDS = {
     "small batches": (
+        *WIDE,
         "limits.deadline_days=null",
         "search.algorithm=nsga2",
         "search.max_evaluations=600",
@@ -43,6 +45,7 @@ KINDS = {
         "search.num_refinements=5",
     ),
     "large batches": (
+        *WIDE,
         "limits.deadline_days=null",
         "search.algorithm=exhaustive",
         "search.power_caps=[1.0,0.95,0.9,0.85,0.8,0.75,0.7,0.65]",

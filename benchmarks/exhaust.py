@@ -18,6 +18,7 @@ import time
 
 import numpy as np
 
+from benchmarks.search_jobs import SCHEMES
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import divisors
 from constraints.space import pruned_space
@@ -56,6 +57,7 @@ def job_of(num_power_caps: int) -> Job:
                 "context_parallel": [1, 2, 4, 8],
                 "micro_batch_sizes": divisors(BATCH),
                 "zero_stages": [0, 1, 2, 3],
+                "checkpoint_schemes": SCHEMES,
                 "power_caps": np.linspace(0.6, 1.0, num_power_caps).round(4).tolist(),
             },
         }

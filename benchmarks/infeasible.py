@@ -18,6 +18,7 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.search_jobs import SCHEMES
 from constraints.evaluation import evaluate
 from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
 from constraints.space import pruned_space
@@ -41,6 +42,7 @@ OFFER_RANGE = {"min": 16, "max": 64}
 SEARCH: dict[str, object] = {
     "micro_batch_sizes": [1],
     "zero_stages": [1],
+    "checkpoint_schemes": SCHEMES,
     "power_caps": [1.0, 0.8, 0.6],
     "with_spares": [True, False],
 }

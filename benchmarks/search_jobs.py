@@ -14,9 +14,14 @@ from planner.job.file import parse_job
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 FREE = ("limits.deadline_days=null", "limits.budget_usd=null")
-STAGES = (1, 2, 3)
-"""ZeRO stages, of which a job that lists none tries fewer."""
-WIDE = (f"search.zero_stages={list(STAGES)}", "search.memory_headroom_fraction=0")
+STAGES = [1, 2, 3]
+SCHEMES = ["sync_sharded", "async", "in_memory_peer", "gradient_assisted"]
+"""More than a job tries that lists none: ZeRO stages, also in pipelines, and checkpoint schemes."""
+WIDE = (
+    f"search.zero_stages={STAGES}",
+    f"search.checkpoint_schemes=[{', '.join(SCHEMES)}]",
+    "search.memory_headroom_fraction=0",
+)
 """Changes of a shipped job that make its space larger."""
 H100, H200, A100, B200 = "h100-sxm5-80gb", "h200-sxm-141gb", "a100-sxm4-80gb", "b200-sxm-180gb"
 
@@ -70,7 +75,7 @@ def written(
             "site": site,
             "objectives": objectives,
             "limits": limits or {},
-            "search": {"num_refinements": 0, "zero_stages": STAGES, **search},
+            "search": {"num_refinements": 0, "zero_stages": STAGES, "checkpoint_schemes": SCHEMES, **search},
         }
     )
 

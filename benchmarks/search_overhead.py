@@ -24,7 +24,7 @@ from typing import ParamSpec, TypeVar, final
 from unittest.mock import patch
 
 from benchmarks.search import job_of
-from benchmarks.search_jobs import FREE, WIDE
+from benchmarks.search_jobs import FREE, STAGES, WIDE
 from benchmarks.throughput import jobs
 from planner import Job, recommend
 from planner.study.durable import run_study_of
@@ -135,6 +135,7 @@ def with_choices(name: str) -> Job:
     """Returns a job of `benchmarks.throughput` with more choices, so that there are enough designs."""
     choices: dict[str, object] = {
         "pipeline_schedules": list(Schedule),
+        "zero_stages": STAGES,
         "checkpoint_schemes": list(CheckpointScheme),
         "power_caps": [round(0.35 + 0.05 * step, 2) for step in range(14)],
     }

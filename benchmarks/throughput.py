@@ -29,6 +29,7 @@ from rich.table import Table
 
 from benchmarks import calculon
 from benchmarks.rooms import module_shares, room_shares
+from benchmarks.search_jobs import SCHEMES, STAGES
 from constraints.evaluation import evaluate
 from constraints.space import pruned_space
 from planner.job.file import parse_job
@@ -57,6 +58,7 @@ def job_on(model: str, tokens: float, sequences: tuple[int, int], offer: dict[st
             },
             "offers": [{"rent_usd_per_gpu_hour": 2.0, **offer}],
             "site": "us-iowa",
+            "search": {"zero_stages": STAGES, "checkpoint_schemes": SCHEMES},
         }
     )
 

@@ -365,8 +365,8 @@ def _is_own_sharding(job: Job, table: PlanTable) -> Booleans:
     Where groups are mandatory, the rules of layouts alone decide which are allowed.
     """
     is_own = ~is_without_replicas(job.workload, table) | np.isin(table.zero_stage, _lone_stages(job))
-    if not job.search.shards_gradients_in_pipelines:
-        is_own &= (table.zero_stage != 2) | (table.pipeline_parallel == 1)
+    if not job.search.shards_more_in_pipelines:
+        is_own &= (table.zero_stage < 2) | (table.pipeline_parallel == 1)
     if False not in job.search.hybrid_sharding:
         return is_own
     replicas = table.data_parallel * table.context_parallel

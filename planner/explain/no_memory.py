@@ -30,13 +30,18 @@ def no_memory(job: Job, num_layouts: int) -> Infeasibility:
         nearest = (
             f"the nearest number of accelerators that has a layout that fits: {_need(job, found.nearest)}"
         )
+    reasons = [
+        too_large,
+        f"the layout on offer with the lowest memory needs {_need(job, found.least)}",
+        nearest,
+    ]
+    if not job.search.shards_more_in_pipelines:
+        reasons.append(
+            "pipelines were tried with ZeRO stage 1 alone; search.zero_stages=[1, 2, 3] tries all in them, too"
+        )
     return Infeasibility(
         conflict=found.conflict,
-        reasons=(
-            too_large,
-            f"the layout on offer with the lowest memory needs {_need(job, found.least)}",
-            nearest,
-        ),
+        reasons=tuple(reasons),
         proof="memory of every layout; CP-SAT over the least memory needed at any number of accelerators",
         relaxations=(),
     )

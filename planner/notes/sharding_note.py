@@ -7,11 +7,13 @@ from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 
-FEW_FRAMEWORKS = (
-    "Few frameworks support ZeRO stage 2 in a pipeline: Llama 3 405B was trained this way (arXiv 2407.21783, section 3.3.2), "
-    "but DeepSpeed refuses it, Megatron Core's distributed optimizer is stage 1, and PyTorch's pipelines reduce gradients "
-    "once per step, which is also stage 1 (docs/model/replicas.md)."
-)
+FEW_FRAMEWORKS = {
+    2: "Llama 3 405B was trained this way (arXiv 2407.21783, section 3.3.2), but DeepSpeed refuses it, Megatron Core's "
+    "distributed optimizer is stage 1, and PyTorch's pipelines reduce gradients once per step, which is also stage 1",
+    3: "torchtitan has it where asked (`fsdp_reshard_after_forward: always`), but DeepSpeed refuses it, and Megatron-FSDP is "
+    "described without pipelines",
+}
+"""What runs each ZeRO stage in a pipeline, and what does not."""
 
 
 def sharding_doubt(plan: Plan, notes: str) -> str:
@@ -21,23 +23,28 @@ def sharding_doubt(plan: Plan, notes: str) -> str:
         plan: the plan.
         notes: heading of the notes, which say more.
     """
-    if not _shards_gradients_in_pipeline(plan):
+    if not _shards_more_in_pipeline(plan):
         return ""
-    return f"Few frameworks can run it: ZeRO stage 2 in a pipeline ({notes})."
+    return f"Few frameworks can run it: ZeRO stage {plan.zero_stage} in a pipeline ({notes})."
 
 
 def sharding_notes(job: Job, plan: Plan) -> list[str]:
-    """Returns a note if the plan shards gradients in a pipeline, with what the same layout does at stage 1."""
-    if not _shards_gradients_in_pipeline(plan):
+    """Returns a note if the plan shards more than the optimizer in a pipeline, with what the same layout does at stage 1."""
+    if not _shards_more_in_pipeline(plan):
         return []
-    listed = job.search.shards_gradients_in_pipelines
-    way_out = "; without search.zero_stages, stage 2 is searched only without a pipeline" if listed else ""
-    return [f"{FEW_FRAMEWORKS} {_at_stage_1(job, plan)}{way_out}."]
+    stage = plan.zero_stage
+    listed = job.search.shards_more_in_pipelines
+    way_out = "; without search.zero_stages, pipelines are searched with stage 1 alone" if listed else ""
+    note = (
+        f"Few frameworks support ZeRO stage {stage} in a pipeline: {FEW_FRAMEWORKS[stage]} (docs/model/replicas.md). "
+        f"{_at_stage_1(job, plan)}{way_out}."
+    )
+    return [note]
 
 
-def _shards_gradients_in_pipeline(plan: Plan) -> bool:
+def _shards_more_in_pipeline(plan: Plan) -> bool:
     has_replicas = plan.data_parallel * plan.context_parallel > 1
-    return plan.zero_stage == 2 and plan.pipeline_parallel > 1 and has_replicas
+    return plan.zero_stage in FEW_FRAMEWORKS and plan.pipeline_parallel > 1 and has_replicas
 
 
 def _at_stage_1(job: Job, plan: Plan) -> str:

@@ -23,7 +23,7 @@ class FastestRuns:
             best: the recommended design.
         """
         chosen: dict[str, object] = {"zero_stages": (best.plan.zero_stage,)}
-        if best.plan.zero_stage == 2 and not job.search.shards_gradients_in_pipelines:
+        if best.plan.zero_stage >= 2 and not job.search.shards_more_in_pipelines:
             chosen["pipeline_parallel"] = (1,)
         self._job = job.model_copy(update={"search": job.search.model_copy(update=chosen)})
         self._known: dict[tuple[int, int], Evaluation | None] = {}

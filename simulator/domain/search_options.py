@@ -86,8 +86,8 @@ class Search(Record):
     """Numbers of layers of a chunk, or of a group, that full recomputation is tried with, in addition to all of them; left out:
     none."""
     zero_stages: tuple[Annotated[int, Field(ge=0, le=3)], ...] | None = None
-    """Allowed ZeRO stages; left out: 1, 3, and 2 without a pipeline, since few frameworks have both; `[1, 2, 3]` tries 2 in
-    pipelines, too."""
+    """Allowed ZeRO stages; left out: 1 to 3, and in pipelines 1 alone, since few frameworks shard more there (`[1, 2, 3]` tries
+    all of them in pipelines, too)."""
     hybrid_sharding: tuple[bool, ...] = (False,)
     """Whether ZeRO shards only among the ranks of a node, so that each node has a copy (HSDP), or among all replicas; `[false,
     true]` tries both."""
@@ -95,9 +95,9 @@ class Search(Record):
         CheckpointScheme.SYNC_SHARDED,
         CheckpointScheme.ASYNC,
         CheckpointScheme.IN_MEMORY_PEER,
-        CheckpointScheme.GRADIENT_ASSISTED,
     )
-    """Allowed checkpoint schemes; names of systems, such as `gockpt` or `gemini`, are aliases."""
+    """Allowed checkpoint schemes; others are excluded by default, since few frameworks have them. Names of systems, such as
+    `gockpt` or `gemini`, are aliases."""
     with_spares: tuple[bool, ...] = (True, False)
     """Whether designs have spare nodes (enough to cover the failed ones in 99 of 100 cases), none, or both are tried; runs that
     are likely to end before a node fails need none."""
@@ -112,8 +112,8 @@ class Search(Record):
         return (1, 2, 3) if self.zero_stages is None else tuple(sorted(self.zero_stages))
 
     @property
-    def shards_gradients_in_pipelines(self) -> bool:
-        """Whether ZeRO stage 2 is searched in pipelines, too: where the stages are listed."""
+    def shards_more_in_pipelines(self) -> bool:
+        """Whether ZeRO stages 2 and 3 are searched in pipelines, too: where the stages are listed."""
         return self.zero_stages is not None
 
     @property

@@ -58,6 +58,19 @@ def test_where_the_listed_splits_never_fit_no_number_of_accelerators_is_proposed
     assert answer.reasons[-1] == "no number of these accelerators has a layout that fits"
 
 
+@pytest.mark.parametrize(("listed", "is_told"), [({}, True), ({"zero_stages": [1, 2, 3]}, False)])
+def test_where_nothing_fits_sharding_that_was_not_tried_in_pipelines_is_told(
+    listed: dict[str, object], is_told: bool
+) -> None:
+    job = job_with(workload={"model": "llama-3.1-405b"}, search=listed)
+    answer = explain(job, pruned_space(job))
+    assert isinstance(answer, Infeasibility)
+    way_out = (
+        "pipelines were tried with ZeRO stage 1 alone; search.zero_stages=[1, 2, 3] tries all in them, too"
+    )
+    assert (way_out in answer.reasons) == is_told
+
+
 def test_a_proof_names_memory_where_layouts_that_do_not_fit_would_keep_the_limits() -> None:
     # Sixteen accelerators draw little enough, but 70 billion parameters with all their states need more of them.
     job = job_with(workload={"model": "llama-3.1-70b"}, search={"micro_batch_sizes": [1], "zero_stages": [0]})

@@ -468,7 +468,7 @@ def test_what_is_run_is_simulated_too() -> None:
     [
         (
             {"zero_stage": 2, "checkpoint_scheme": "gradient_assisted"},
-            {},
+            {"checkpoint_schemes": ["sync_sharded", "async", "in_memory_peer", "gradient_assisted"]},
             {
                 "search.zero_stages=[1]",
                 "search.checkpoint_schemes=[sync_sharded,async,in_memory_peer]",

@@ -6,7 +6,6 @@ import pytest
 
 from planner import recommend
 from planner.notes.doubts import doubts
-from planner.notes.sharding_note import FEW_FRAMEWORKS
 from planner.one_design.simulated_design import simulate_plan
 from planner.text import human
 from simulator.domain.job import Job
@@ -14,12 +13,13 @@ from simulator.domain.plan import Plan
 from tests.simulator.builders import job_of, plan_of, training
 
 JOB = job_of(training("llama-3.1-8b", global_batch_size=64))
+FEW = "Few frameworks support ZeRO stage"
 LARGE = job_of(training("llama-3.1-70b", global_batch_size=64))
 
 
 def remarks(job: Job, plan: Plan) -> list[str]:
     warnings = simulate_plan(job, plan, with_sensitivities=False).warnings
-    return [warning for warning in warnings if warning.startswith(FEW_FRAMEWORKS)]
+    return [warning for warning in warnings if warning.startswith(FEW)]
 
 
 # DeepSpeed, `PipelineEngine.__init__`: "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"; Megatron Core has
@@ -29,6 +29,7 @@ def remarks(job: Job, plan: Plan) -> list[str]:
     [
         (plan_of(pipeline=2, virtual=2, data=8, zero=2), True),
         (plan_of(pipeline=2, context=2, data=4, zero=2), True),
+        (plan_of(pipeline=2, data=8, zero=3), True),
         (plan_of(pipeline=2, data=8, zero=1), False),
         (plan_of(data=8, zero=2), False),
         (plan_of(pipeline=8, data=1, zero=2), False),
@@ -37,7 +38,7 @@ def remarks(job: Job, plan: Plan) -> list[str]:
 def test_gradients_that_are_sharded_in_a_pipeline_are_remarked(plan: Plan, is_told: bool) -> None:
     assert bool(remarks(JOB, plan)) == is_told
     design = simulate_plan(JOB, plan, with_sensitivities=False).design
-    doubt = "Few frameworks can run it: ZeRO stage 2 in a pipeline (Notes)."
+    doubt = f"Few frameworks can run it: ZeRO stage {plan.zero_stage} in a pipeline (Notes)."
     assert (doubt in doubts(design)) == is_told
     assert (doubt.replace("Notes", "Before you start") in doubts(design, "Before you start")) == is_told
 
@@ -76,10 +77,10 @@ def test_a_recommended_design_has_the_remark_and_its_way_out_ends_it(
     )
     assert answer.best is not None
     assert answer.best.plan.pipeline_parallel == 2
-    told = [warning for warning in answer.warnings if warning.startswith(FEW_FRAMEWORKS)]
+    told = [warning for warning in answer.warnings if warning.startswith(FEW)]
     assert bool(told) == (zero_stages == (2,))
     assert all(
-        "without search.zero_stages, stage 2 is searched only without a pipeline" in each for each in told
+        "without search.zero_stages, pipelines are searched with stage 1 alone" in each for each in told
     )
 
 
