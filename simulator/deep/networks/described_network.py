@@ -155,7 +155,7 @@ class FatTreeNetwork(_Simple):
     num_spines: Count
     """Number of switches above the leaves, each joined to every leaf."""
     oversubscription: float = Field(default=1.0, ge=1.0, le=1e3)
-    """Ratio of a leaf's bandwidth from below to its bandwidth to the spines."""
+    """Ratio of a full leaf's bandwidth from below to its bandwidth to the spines, of which each has an equal share."""
 
     @property
     def _num_cables(self) -> int:
@@ -186,16 +186,16 @@ class NodesNetwork(Described):
     scale_up_latency_s: Latency
     """Latency of the cable between an accelerator and the switch of its node."""
     card_bytes_per_s: Rate
-    """Bandwidth of a network card."""
+    """Bandwidth of a network card, and of the bus between it and its accelerators."""
     fabric_latency_s: Latency
-    """Latency of a cable of the fabric."""
+    """Latency of a cable of the fabric, from card to leaf or from leaf to spine; the bus to a card has none."""
     cards_per_node: Count | None = None
     """Number of network cards: at most as many as accelerators, or a multiple of them. An accelerator that has several spreads
     its traffic over all of them, and `card:3` is all cards of accelerator 3. Default: one for each accelerator."""
     is_rail_optimized: bool = True
     """Whether card i of every node connects to leaf i; else all cards of a node share a leaf."""
     num_spines: Count = 1
-    """Number of switches above the leaves."""
+    """Number of switches above the leaves, each joined to every leaf; together they carry all that the cards of a leaf do."""
     scale_up_ramp_s: Ramp = 0.0
     """What small collectives lose inside nodes: those that keep a cable busy for x seconds take 2 sqrt(ramp x) longer; 0:
     nothing."""
@@ -264,7 +264,7 @@ class DragonflyNetwork(Described):
     local_bytes_per_s: Rate
     """Bandwidth of a cable inside a group."""
     global_bytes_per_s: Rate
-    """Bandwidth of a cable between groups."""
+    """Bandwidth of a cable between groups; that from group g to group h ends at switch h modulo `switches_per_group` of g."""
     latency_s: Latency
     """Latency of each cable."""
     ramp_s: Ramp = 0.0
