@@ -12,6 +12,7 @@ from simulator.deep.collectives.patterns import (
     TREE_CHUNKS,
     Pattern,
     across,
+    all_reduced_share,
     direct_patterns,
     distances,
     exchange_patterns,
@@ -50,10 +51,11 @@ def hierarchical_steps(groups: Integers, num_passes: int) -> Iterator[Step]:
 
 
 def exchange_steps(groups: Integers, num_passes: int) -> Iterator[Step]:
-    """Yields the exchanges of halving and doubling."""
+    """Yields the exchanges of halving and doubling; two passes are an all-reduce."""
     size = groups.shape[-1]
     for distance, pattern in zip(distances(size), exchange_patterns(groups), strict=True):
-        yield Step(patterns=[pattern], share=distance / size, count=num_passes)
+        share = all_reduced_share(distance) if num_passes == 2 else distance / size
+        yield Step(patterns=[pattern], share=share, count=num_passes)
 
 
 def direct_steps(groups: Integers, num_passes: int) -> Iterator[Step]:

@@ -7,6 +7,9 @@ The estimate adds up the steps of a schedule on the paths of their messages: eac
 time for which its messages keep the busiest link busy. That is exact for a step whose messages begin together and each meet
 the same number of others on their busiest link. It is too low where a message meets different others at different times, and
 too high where accelerators need not wait for each other.
+
+Direct messages to near accelerators are over before those to far ones have passed their latency, so that they take less than
+latency and bytes together. Where the two are equal the difference is largest; they are played there, too, and the line is bent.
 """
 
 from __future__ import annotations
@@ -38,11 +41,16 @@ class Line:
     seconds_per_byte: float
     seconds_per_root_byte: float = 0.0
     """What ramps add, per square root of the bytes."""
+    bend_bytes: float = MANY_BYTES / 2.0
+    """Size at which the line is bent."""
+    bend_s: float = 0.0
+    """By how much the time is shorter there."""
 
     def at(self, num_bytes: float) -> float:
         """Returns the seconds for a buffer."""
         ramp_s = self.seconds_per_root_byte * sqrt(num_bytes)
-        return self.fixed_s + self.seconds_per_byte * num_bytes + ramp_s
+        bent_s = np.interp(num_bytes, (0.0, self.bend_bytes, MANY_BYTES), (0.0, self.bend_s, 0.0))
+        return self.fixed_s + self.seconds_per_byte * num_bytes + ramp_s - float(bent_s)
 
 
 def estimated(form: Form, shaped: Integers, collectives: Collectives) -> Line:
@@ -96,14 +104,27 @@ def _ends(step: Step) -> tuple[Integers, Integers]:
 
 
 def played(form: Form, shaped: Integers, collectives: Collectives) -> Line:
-    """Returns the time of groups, in the shape that the form wants, from playing an empty and a large buffer."""
+    """Returns the time of groups, in the shape that the form wants, from playing an empty and a large buffer.
+
+    Of direct messages also one between the two.
+    """
     is_ring = form.algorithm is Algorithm.RING
     fixed_s, long_s = (_ring_s if is_ring else _whole_s)(form, shaped, collectives)
-    return Line(
+    line = Line(
         fixed_s=float(fixed_s),
         seconds_per_byte=float(long_s - fixed_s) / MANY_BYTES,
         seconds_per_root_byte=_ramps(form, shaped, collectives),
     )
+    return _bent(line, form, shaped, collectives) if form.algorithm is Algorithm.DIRECT else line
+
+
+def _bent(line: Line, form: Form, shaped: Integers, collectives: Collectives) -> Line:
+    """Returns the line bent to what is played where latency and bytes take equally long."""
+    num_bytes = line.fixed_s / line.seconds_per_byte
+    if not 0.0 < num_bytes < MANY_BYTES:
+        return line
+    _, between_s = _whole_s(form, shaped, collectives, num_bytes)
+    return replace(line, bend_bytes=num_bytes, bend_s=max(0.0, 2.0 * line.fixed_s - float(between_s)))
 
 
 def _ring_s(form: Form, groups: Integers, collectives: Collectives) -> Floats:
@@ -119,10 +140,10 @@ def _add_steps(collectives: Collectives, *, groups: Integers, num_steps: int) ->
     return collectives.ring_steps(groups, MANY_BYTES, num_steps, np.full(groups.shape, NONE), "ring")
 
 
-def _whole_s(form: Form, shaped: Integers, collectives: Collectives) -> Floats:
-    """How long a collective takes, `(2,)`."""
+def _whole_s(form: Form, shaped: Integers, collectives: Collectives, num_bytes: float = MANY_BYTES) -> Floats:
+    """How long a collective takes without bytes and with so many, `(2,)`."""
     ready = np.full(shaped.shape, NONE)
-    return _played_s(collectives, lambda alone: form.add(alone, shaped, MANY_BYTES, ready))
+    return _played_s(collectives, lambda alone: form.add(alone, shaped, num_bytes, ready))
 
 
 def _played_s(collectives: Collectives, add: Callable[[Collectives], object]) -> Floats:

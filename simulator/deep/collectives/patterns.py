@@ -32,6 +32,14 @@ def exchange_patterns(ranks: Integers) -> Iterator[Pattern]:
         yield ranks, ranks[..., places ^ distance]
 
 
+def all_reduced_share(distance: int) -> float:
+    """Returns the share of the buffer that an all-reduce by halving and doubling swaps at a distance, each way.
+
+    Half of it with the nearest rank, and the less the farther.
+    """
+    return 0.5 / distance
+
+
 def direct_patterns(ranks: Integers) -> Iterator[Pattern]:
     """Yields what each rank sends at once: to the next rank, the one after that, and so on."""
     for distance in range(1, ranks.shape[-1]):

@@ -5,7 +5,9 @@ sends its next part when it has received the previous one and its own last send 
 neighbours and nobody else, as on a real ring. For n ranks and a buffer of S bytes:
 
     ring                2 (n-1) steps of S/n for an all-reduce, n-1 for its halves (Patarasuk and Yuan 2009)
-    halving-doubling    2 log2 n steps of S/2, S/4 ... and back (Thakur, Rabenseifner and Gropp 2005)
+    halving-doubling    2 log2 n steps of S/2, S/4 ... and back (Thakur, Rabenseifner and Gropp 2005). An all-reduce swaps its
+                        halves with the nearest rank, so that the least goes far; a reduce-scatter begins with the farthest,
+                        which leaves each rank with its own part
     double binary tree  two trees, each for half of the buffer, chunk after chunk up and down (Sanders, Speck and Traeff 2009)
     direct              every rank sends to every other one at once
     hierarchical        reduce-scatter inside each node, all-reduce across nodes, all-gather inside
@@ -24,6 +26,7 @@ from numpy.typing import ArrayLike
 from simulator.deep.collectives.patterns import (
     TREE_CHUNKS,
     across,
+    all_reduced_share,
     distances,
     other_members,
     ring_pattern,
@@ -137,25 +140,24 @@ class Collectives:
 
     def halving_doubling_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce by recursive halving and doubling; raises `InputError` unless n is a power of two."""
-        halved = self.halving_reduce_scatter(ranks, num_bytes, after, "all-reduce")
-        return self.doubling_all_gather(ranks, num_bytes, halved, "all-reduce")
+        outwards = distances(ranks.shape[-1])
+        for distance in (*outwards, *reversed(outwards)):
+            share = all_reduced_share(distance)
+            after = self._exchange(ranks, distance, share * num_bytes, after, "all-reduce")
+        return after
 
-    def halving_reduce_scatter(
-        self, ranks: Integers, num_bytes: float, after: Integers, label: str = "reduce-scatter"
-    ) -> Integers:
+    def halving_reduce_scatter(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds a reduce-scatter by recursive halving; raises `InputError` unless n is a power of two."""
         for distance in reversed(distances(ranks.shape[-1])):
             share = distance / ranks.shape[-1]
-            after = self._exchange(ranks, distance, share * num_bytes, after, label)
+            after = self._exchange(ranks, distance, share * num_bytes, after, "reduce-scatter")
         return after
 
-    def doubling_all_gather(
-        self, ranks: Integers, num_bytes: float, after: Integers, label: str = "all-gather"
-    ) -> Integers:
+    def doubling_all_gather(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-gather by recursive doubling; raises `InputError` unless n is a power of two."""
         for distance in distances(ranks.shape[-1]):
             share = distance / ranks.shape[-1]
-            after = self._exchange(ranks, distance, share * num_bytes, after, label)
+            after = self._exchange(ranks, distance, share * num_bytes, after, "all-gather")
         return after
 
     def _exchange(

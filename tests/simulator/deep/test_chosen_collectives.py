@@ -247,10 +247,10 @@ def test_of_more_than_4096_ranks_estimates_choose() -> None:
 
 
 def test_of_random_collectives_what_is_chosen_is_hardly_slower_than_the_fastest() -> None:
-    # Of 1,500 cases, of which these are the first, the worst choice of `auto` took 1.39 times as long, of `nccl` 1.17 times.
+    # Of 1,500 cases, of which these are the first, the worst choice of `auto` took 1.08 times as long, of `nccl` 1.17 times.
     for case in drawn(60):
         for name, algorithms in CANDIDATES.items():
-            assert case.played_s[case.chosen[name]] <= 1.4 * case.fastest_s(algorithms)
+            assert case.played_s[case.chosen[name]] <= 1.2 * case.fastest_s(algorithms)
 
 
 def test_of_random_collectives_estimates_are_as_near_as_the_page_says() -> None:

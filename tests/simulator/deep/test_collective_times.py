@@ -69,6 +69,19 @@ def test_in_nodes_both_are_rings_inside_and_across() -> None:
         assert parts(line) == pytest.approx((3 * 2 * NEAR_HOP + 3 * 2 * HOP, 3 / 4 / NEAR + 3 / 16 / B))
 
 
+def test_direct_messages_take_what_is_played_where_latency_and_bytes_count_alike() -> None:
+    # To a neighbour of a ring of 16 messages are over before those to the other side have passed eight cables.
+    topology, ranks, asked = ring(16, B, HOP), np.arange(16), form(Algorithm.DIRECT)
+    line = played(asked, ranks, on(topology))
+    num_bytes = line.fixed_s / line.seconds_per_byte
+    collectives = on(topology)
+    asked.add(collectives, ranks, num_bytes, np.full(16, NONE))
+    found_s = play(collectives.graph.build(), topology, collectives.router.table()).makespan_s
+    assert line.at(num_bytes) == pytest.approx(found_s)
+    assert found_s < 0.9 * (line.fixed_s + line.seconds_per_byte * num_bytes)
+    assert line.at(0.0) == line.fixed_s
+
+
 def test_messages_that_share_a_cable_are_added_up() -> None:
     # Around a ring of five each cable carries, in either direction, one message to the next and two over two cables.
     line = estimated(form(Algorithm.DIRECT, Operation.ALL_GATHER), np.arange(5), on(ring(5, B, HOP)))

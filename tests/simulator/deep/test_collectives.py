@@ -86,6 +86,22 @@ def test_halving_and_doubling_takes_few_steps(size: int) -> None:
     assert time_s(switch(size, B, HOP), "halving_doubling_all_reduce", size) == pytest.approx(expected)
 
 
+def test_halves_are_swapped_with_the_nearest_rank_where_all_are_summed_and_with_the_farthest_where_parts_are() -> (
+    None
+):
+    # Eight ranks under two leaves, whose four ranks share a cable of one rank's bandwidth to the spine.
+    leaves = fat_tree(
+        8, bandwidth_bytes_per_s=B, latency_s=0.0, ranks_per_leaf=4, num_spines=1, oversubscription=4.0
+    )
+    # A half and a quarter travel inside a leaf, an eighth of each of four ranks over its cable; and back.
+    assert time_s(leaves, "halving_doubling_all_reduce", 8) == pytest.approx(
+        2 * (1 / 2 + 1 / 4 + 4 / 8) * S / B
+    )
+    # The other way: a half of each of four over the cable.
+    assert time_s(leaves, "halving_reduce_scatter", 8) == pytest.approx((4 / 2 + 1 / 4 + 1 / 8) * S / B)
+    assert time_s(leaves, "doubling_all_gather", 8) == pytest.approx((4 / 2 + 1 / 4 + 1 / 8) * S / B)
+
+
 def test_halving_and_doubling_needs_a_power_of_two() -> None:
     with pytest.raises(InputError, match="halving-doubling: needs groups of a power of two, and one has 6"):
         time_s(switch(6, B, HOP), "halving_doubling_all_reduce", 6)
