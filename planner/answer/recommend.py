@@ -274,7 +274,10 @@ def _best_of(job: Job, seed: int) -> Evaluation | None:
 def _tracked(
     job: Job, seed: int, tracking_uri: str | None, experiment: str, progress: Report
 ) -> Iterator[StudyTracker]:
-    """Context with the MLflow run of a study and its settings; the run is ended in any case."""
+    """Context with the MLflow run of a study and its settings; the run is ended in any case.
+
+    A store that fails after the search takes nothing from the answer, which says that MLflow does not have all of it.
+    """
     progress(Progress(stage="opening the MLflow store", num_done=0, num_total=None))
     try:
         opened = StudyTracker.open(
@@ -290,3 +293,4 @@ def _tracked(
     with opened as tracker:
         tracker.log_inputs(job.name, job_hash(job), inputs_profile(job))
         yield tracker
+        tracker.end()

@@ -304,6 +304,15 @@ class StudyTracker:
             self._client.set_terminated(self.run_id, status, _milliseconds(self._clock()))
         self._is_finished = True
 
+    def end(self) -> None:
+        """Ends a run that `finish` has not ended, or leaves it as it is if the store cannot be used."""
+        if self._is_finished:
+            return
+        try:
+            self.finish(self._ending or "FINISHED")
+        except TrackingError:
+            self.leave()
+
     def leave(self) -> None:
         """Leaves the run as it is, to be completed later; what is waiting is not sent."""
         self._is_finished = True

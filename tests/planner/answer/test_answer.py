@@ -263,6 +263,20 @@ def test_preference_moves_the_choice_towards_what_matters(job: Job) -> None:
     assert thrifty.best.cost_usd == min(design.cost_usd for design in thrifty.front)
 
 
+def test_a_store_that_is_gone_after_the_search_leaves_the_answer(
+    job: Job, tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise TrackingError("MLflow store x: gone")
+
+    for call in ("log_artifact", "finish"):
+        monkeypatch.setattr(StudyTracker, call, gone)
+    answer = answer_to(job, tracking=True, tracking_uri=uri, output=tmp_path / "answer")
+    assert answer.best is not None
+    noted = "MLflow does not hold the whole study (MLflow store x: gone); the design table is in the output folder"
+    assert noted in answer.warnings
+
+
 def test_a_recording_that_fails_is_a_warning_and_the_table_is_kept(
     job: Job, tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
