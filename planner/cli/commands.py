@@ -39,6 +39,7 @@ from planner.cli.sweep import sweep
 from planner.cli.terminal.exit_codes import BROKEN_INPUT, FAILED, INTERRUPTED, OK
 from planner.cli.terminal.help import CODES, Sections
 from planner.cli.terminal.interrupt import signals_interrupt
+from planner.cli.terminal.numba_settings import check_numba_settings
 from planner.cli.terminal.output import WIDTH
 from planner.cli.timeline import timeline
 from planner.cli.trace.group import trace
@@ -85,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def commands() -> None:
     """Plan the cluster for a training run, and the layout of the run on it."""
     _check_installation()
+    check_numba_settings(os.environ)
 
 
 for command in (
