@@ -32,7 +32,9 @@ def slack_notes(runs: Iterable[ScheduledRun]) -> tuple[str, ...]:
 
 
 def _slack_text(run: ScheduledRun) -> str:
-    return f"{run.job} ({human.digits(_slack_days(run))} days after {human.digits(_length_days(run))})"
+    return (
+        f"{run.job} ({human.digits(_slack_days(run))} days after a run of {human.digits(_length_days(run))})"
+    )
 
 
 def _slack_days(run: ScheduledRun) -> float:

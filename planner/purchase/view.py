@@ -21,6 +21,8 @@ VERDICTS: dict[Status, str] = {
     "unknown": "No plan found with this effort",
 }
 """First words of the answer."""
+_WHOLE_FROM = 100.0
+"""From this day on a day is shown without a fraction."""
 NO_OFFER = "no offer can run this job; capplan explain says which rules its designs break"
 """What is told of a job without any design, which breaks no constraint between jobs."""
 
@@ -81,8 +83,8 @@ def _acquisition_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
             "buy" if one.kind == "bought" else "reserve",
             human.count(one.num_nodes),
             f"{one.num_gpus:,} x {one.accelerator}",
-            human.digits(one.from_day),
-            human.digits(one.to_day),
+            _day(one.from_day),
+            _day(one.to_day),
             human.dollars(one.cost_usd),
             at_once,
             human.percent(one.used_fraction),
@@ -96,11 +98,16 @@ def _run_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
             run.job,
             run.kind,
             f"{run.num_gpus:,} x {run.accelerator}",
-            human.digits(run.start_day),
-            human.digits(run.end_day),
-            human.digits(run.deadline_day),
+            _day(run.start_day),
+            _day(run.end_day),
+            _day(run.deadline_day),
             human.dollars(run.cost_usd),
         )
+
+
+def _day(day: float) -> str:
+    """A day of the horizon, from 100 on the nearest whole one: rounded further, a date may lie beyond the horizon."""
+    return human.count(day) if day >= _WHOLE_FROM else human.digits(day)
 
 
 def _comparison_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:

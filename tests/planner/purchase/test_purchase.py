@@ -213,6 +213,15 @@ def test_cheap_nodes_are_bought_and_dear_ones_are_not() -> None:
     assert plan_purchase(fleet_with(offer(rent=RENT, buy=dear))).acquisitions == ()
 
 
+def test_nodes_of_a_long_horizon_are_held_to_its_last_day() -> None:
+    almost_free = {**BUY, "usd_per_node": 10e3, "first_delivery_day": 0}
+    plan = plan_purchase(fleet_with(offer(buy=almost_free), horizon_days=1826))
+    console = Console(width=200, record=True, file=StringIO())
+    show_purchase(plan, console)
+    bought = next(line.split() for line in console.export_text().splitlines() if line.startswith("  buy "))
+    assert "1,826" in bought
+
+
 def test_limits_keep_the_plan_from_buying_and_are_said_to_bind() -> None:
     almost_free = {**BUY, "usd_per_node": 10e3, "first_delivery_day": 0}
     plan = plan_purchase(fleet_with(offer(rent=RENT, buy=almost_free), limits={"capital_usd": 9e3}))
@@ -550,7 +559,7 @@ def test_a_run_that_ends_just_before_its_deadline_is_named(deadline_day: float, 
     dates = {"start_day": 10.0, "end_day": 110.0, "deadline_day": deadline_day}
     found = " ".join(slack_notes([rented().runs[0].model_copy(update=dates)]))
     assert ("first (" in found) == is_told
-    assert ("first (0 days after 100)" in found) == (deadline_day == 110.0)
+    assert ("first (0 days after a run of 100)" in found) == (deadline_day == 110.0)
 
 
 def test_the_answer_names_runs_without_slack() -> None:
