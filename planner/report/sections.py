@@ -16,7 +16,7 @@ from planner.report.tables import number, table
 from planner.report.units import text
 from planner.text import human
 from planner.views.choices_view import SAME_ACCELERATORS, choice_rows, explained
-from planner.views.comparisons_view import intervals
+from planner.views.comparisons_view import by_accelerator, intervals
 
 _BEST = "answer.recommendation"
 _NOTES = "Before you rely on it"
@@ -163,6 +163,7 @@ def _draws(answer: Recommendation) -> Html | None:
         )
         for row, ordering in enumerate(unsure.orderings)
     ]
+    shares = by_accelerator(answer)
     drawn = (
         "Step times, failures, prices, grid intensities, power and embodied carbon were drawn "
         f"{human.count(unsure.num_draws)} times from their ranges. No design on the front beats the recommended one in "
@@ -171,7 +172,7 @@ def _draws(answer: Recommendation) -> Html | None:
     return joined(
         tag("h3", "Uncertainty of the inputs"),
         tag("p", drawn, share, " of the draws."),
-        tag("ul", *_kept(unsure), *holds),
+        tag("ul", *_kept(unsure), *([tag("li", shares)] if shares else ()), *holds),
         table(
             "90 % range over the draws",
             ["figure", "range", "main drivers"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ def show_comparisons(answer: Recommendation, console: Console) -> None:
     if answer.input_uncertainty:
         title(console, "Uncertainty of the inputs")
         grid(console, intervals(answer.input_uncertainty))
-        if told := survivals(answer.input_uncertainty):
+        if told := survivals(answer.input_uncertainty, by_accelerator(answer)):
             console.print()
             sentences(console, told)
     if answer.what_if:
@@ -68,8 +69,27 @@ def _percent(ratio: float) -> str:
     return f"{100.0 * (ratio - 1.0):+.0f} %"
 
 
-def survivals(sure: InputUncertainty) -> list[str]:
-    """Returns how often limits, recommendation and orderings hold over the draws of the inputs, in sentences."""
+def by_accelerator(answer: Recommendation) -> str:
+    """Returns how often the draws recommend each accelerator, the most frequent first; empty where all designs have one."""
+    sure, accelerators = answer.input_uncertainty, {each.design_id: each.accelerator for each in answer.front}
+    shares: defaultdict[str, float] = defaultdict(float)
+    for design in sure.designs if sure else ():
+        shares[accelerators[design.design_id]] += design.recommended_fraction
+    if len(shares) < 2:
+        return ""
+    (first, most), *others = sorted(shares.items(), key=lambda item: -item[1])
+    *more, last = [f"{name} in {human.percent(share)}" for name, share in others]
+    rest = f"{', '.join(more)} and {last}" if more else last
+    return f"{first} is recommended in {human.percent(most)} of the draws, {rest}."
+
+
+def survivals(sure: InputUncertainty, accelerators: str = "") -> list[str]:
+    """Returns how often limits, recommendation and orderings hold over the draws of the inputs, in sentences.
+
+    Args:
+        sure: the draws.
+        accelerators: how often each accelerator is recommended, as of `by_accelerator`.
+    """
     again, unbeaten = human.percent(sure.recommended_fraction), human.percent(sure.on_front_fraction)
     draws = f"{human.count(sure.num_draws)} draws of the uncertain inputs"
     kept = (
@@ -89,7 +109,8 @@ def survivals(sure: InputUncertainty) -> list[str]:
         f"In {again} of {draws} the same design is recommended; in {unbeaten} no design on the front beats it in every "
         "objective."
     )
-    return [*kept, *((front, *lead, *_orders(sure)) if len(sure.designs) > 1 else ())]
+    compared = (front, *filter(None, [accelerators]), *lead, *_orders(sure))
+    return [*kept, *(compared if len(sure.designs) > 1 else ())]
 
 
 def _orders(sure: InputUncertainty) -> Iterator[str]:

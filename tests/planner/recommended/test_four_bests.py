@@ -11,6 +11,8 @@ import pytest
 from rich.console import Console
 
 from planner import Recommendation, load_job, recommend
+from planner.text import human
+from planner.views.comparisons_view import by_accelerator, survivals
 from planner.views.render import show
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "four-bests.yaml"
@@ -48,6 +50,30 @@ class TestFourBests:
         assert best is not None
         drawn = sure.figures["cost"]
         assert drawn.p5 < best.cost_usd < drawn.p95
+
+    def test_the_draws_tell_how_sure_the_accelerator_is(self) -> None:
+        answer = four_bests()
+        sure, accelerators = (
+            answer.input_uncertainty,
+            {each.design_id: each.accelerator for each in answer.front},
+        )
+        assert sure is not None
+        assert answer.best is not None
+        own = [
+            each.recommended_fraction
+            for each in sure.designs
+            if accelerators[each.design_id] == answer.best.accelerator
+        ]
+        told = by_accelerator(answer)
+        assert told.startswith(
+            f"{answer.best.accelerator} is recommended in {human.percent(sum(own))} of the draws, "
+        )
+        assert all(f"{name} in " in told for name in set(accelerators.values()) - {answer.best.accelerator})
+        assert told in survivals(sure, told)
+        alone = tuple(each for each in answer.front if each.accelerator == answer.best.accelerator)
+        drawn = tuple(each for each in sure.designs if each.design_id in {one.design_id for one in alone})
+        of_one = sure.model_copy(update={"designs": drawn})
+        assert not by_accelerator(answer.model_copy(update={"front": alone, "input_uncertainty": of_one}))
 
     def test_each_best_says_why_in_factors_and_what_it_gives_up(self) -> None:
         answer = four_bests()
