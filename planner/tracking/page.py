@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager
 from typing import IO
 
 from simulator.argument_names import Argument
-from simulator.errors import InputError, Problem, TrackingError
+from simulator.errors import InputError, Problem, TrackingError, system_reason
 from studies.tracking.mlflow_session import check_usable, mlflow_at, sqlite_file, without_password
 from studies.tracking.store_address import resolve_tracking_uri
 
@@ -89,7 +89,7 @@ def tracking_page(uri: str, port: int | None = None) -> Iterator[tuple[str, subp
     Raises:
         TrackingError: it does not start, for example because the port is taken.
     """
-    chosen = port or _free_port()
+    chosen = _free_port(port)
     with tempfile.TemporaryFile() as log:
         process = _started(uri, chosen, log)
         try:
@@ -99,9 +99,17 @@ def tracking_page(uri: str, port: int | None = None) -> Iterator[tuple[str, subp
             _stop(process)
 
 
-def _free_port() -> int:
+def _free_port(asked: int | None) -> int:
+    """The port that was asked for, or any free one. On one in use another program would answer in MLflow's place."""
     with closing(socket.socket()) as probe:
-        probe.bind((LOOPBACK, 0))
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # connections that have ended take no port
+        try:
+            probe.bind((LOOPBACK, asked or 0))
+        except OSError as error:
+            way_out = "choose another port, or leave it out for any free one"
+            raise TrackingError(f"port {asked} of {LOOPBACK}: {system_reason(error)}; {way_out}") from error
         port: int = probe.getsockname()[1]
         return port
 

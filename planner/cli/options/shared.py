@@ -145,7 +145,7 @@ plan_option = click.option(
     "--plan",
     required=True,
     metavar="KEY=VALUE,...|FILE",
-    help="The plan, such as accelerator=h100-sxm5-80gb,tp=8,pp=4,dp=16,mbs=2, or a file with it.",
+    help="The plan, such as accelerator=mi300x,tp=8,pp=4,dp=16,mbs=2, or a file with it.",
 )
 scheme_option = click.option("--scheme", metavar="NAME", help="The plan's checkpoint scheme, such as async.")
 interval_option = click.option(

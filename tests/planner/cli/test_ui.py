@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -206,6 +207,14 @@ def test_a_start_that_fails_says_what_mlflow_said(tmp_path: Path) -> None:
         tracking_page(f"sqlite:///{broken}"),
     ):
         pass
+
+
+def test_a_port_on_which_another_program_answers_is_not_taken_for_that_of_mlflow(empty_store: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        told = f"port {port} of 127.0.0.1: Address already in use; choose another port"
+        with pytest.raises(TrackingError, match=told), tracking_page(f"sqlite:///{empty_store}", port):
+            pass
 
 
 def test_the_password_of_a_store_is_in_no_list_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
