@@ -1,4 +1,4 @@
-"""Can a user's file be read as text? In UTF-8, and tables with commas between their columns; if not, what must be changed?"""
+"""Can a user's file be read? As text in UTF-8, with commas between columns and points in decimals; if not, what must change?"""
 
 from __future__ import annotations
 
@@ -47,3 +47,14 @@ def other_separator(first_cell: str) -> str:
     return (
         f"; columns must be separated by commas, not by {found[0]}, and decimals by points" if found else ""
     )
+
+
+def other_decimal(number: str) -> str:
+    """Returns the way out where a number that is none has a comma; empty if it has none.
+
+    Example:
+        >>> other_decimal("2,20"), other_decimal("many")
+        ('; decimals must be separated by a point, and thousands by nothing', '')
+    """
+    has_comma = "," in number and number.replace(",", "").replace(".", "").strip().isdecimal()
+    return "; decimals must be separated by a point, and thousands by nothing" if has_comma else ""

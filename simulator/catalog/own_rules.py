@@ -18,6 +18,7 @@ from typing import Self
 from simulator.catalog.files import TEXT_UNIT, Confidence, Figure, Overlay, entries, figure_of, overlaid
 from simulator.catalog.lookup import FILES, Kind, accelerator, fabric, figures, names, node, site
 from simulator.errors import CatalogError, Problem
+from simulator.file_text import other_decimal
 
 COLUMNS = ("kind", "id", "quantity", "value", "unit", "source", "date", "confidence")
 KINDS = tuple(kind.value for kind in FILES)
@@ -112,7 +113,7 @@ def _broken_figure(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if cells["unit"] == TEXT_UNIT and not cells["value"]:
         yield "value", "must not be empty"
     if cells["unit"] != TEXT_UNIT and not _is_number(cells["value"]):
-        yield "value", "must be a finite number that is not negative"
+        yield "value", f"must be a finite number that is not negative{other_decimal(cells['value'])}"
     if not cells["source"]:
         yield "source", "must say where the figure comes from"
     if not re.fullmatch(r"\d{4}(-(0[1-9]|1[0-2])(-\d\d)?)?", cells["date"], re.ASCII):

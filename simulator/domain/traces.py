@@ -27,7 +27,7 @@ from simulator.domain.hourly import (
     HourlyProfile,
 )
 from simulator.errors import InputError, Problem
-from simulator.file_text import other_separator, utf8_text
+from simulator.file_text import other_decimal, other_separator, utf8_text
 from simulator.table import Floats
 from simulator.units import HOUR, KILO
 
@@ -187,7 +187,7 @@ def _broken_rule(cells: list[str], unit: TraceUnit) -> str | None:
         way = other_separator(cells[0])
         return f"must begin with a timestamp in ISO 8601, such as 2025-01-31T23:00{way}"
     if not math.isfinite(value):
-        return f"must have a finite number of {unit.name} in its second column"
+        return f"must have a finite number of {unit.name} in its second column{other_decimal(cells[1])}"
     if value < 0.0:
         return f"must not be negative: 0 is the least {unit.name} that counts"
     if value > unit.most:

@@ -20,8 +20,8 @@ _DECIMAL_COMMA = re.compile(r"\s*(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?!\d{3}(?!\d))\
 _UNSURE_COMMA = re.compile(r"\s*\d{1,3},\d{3}(?![\d.,])")
 _THOUSANDS_BY_POINTS = re.compile(r"\s*\d{1,3}(?:\.\d{3})+(?![\d.,]|\s*(?:[kKM](?![a-z])|million))")
 _POINT_SEPARATOR = re.compile(r"(?<=\d)\.(?=\d{3})")
-_BLANK_SEPARATOR = re.compile(r"(?<=\d)[ \u00a0\u2009\u202f](?=\d{3}(?!\d))")
-"""Between thousands, as many languages write them: `16 384`."""
+_BLANK_SEPARATOR = re.compile(r"(?<=\d)[ '\u00a0\u2009\u202f\u2019](?=\d{3}(?!\d))")
+"""Between thousands, as many languages write them: `16 384`, `16'384`."""
 _POWER_OF_TWO = re.compile(r"\b2\s?(?:\^|\*\*)\s?(\d{1,2})\b")
 """As in `2^22 tokens`."""
 MOST_SEQUENCES = 2**18

@@ -933,6 +933,8 @@ class TestNumbers:
             ("seq_len", "3k", 3_072, True),
             ("seq_len", "1M", 2**20, True),
             ("seq_len", "16 384", 16_384, False),
+            ("seq_len", "16'384", 16_384, False),
+            ("tokens_per_s_per_gpu", "1\u2019024.5", 1_024.5, False),
             ("n_gpus", "1\N{NO-BREAK SPACE}024", 1024, False),
             ("peak_mem_gib_per_gpu", "80000 MiB", 78.125, False),
             ("peak_mem_gib_per_gpu", "80 GB", 74.505806, True),

@@ -108,6 +108,10 @@ US_IOWA = "sites,us-iowa,"
         ),
         (US_IOWA + "grid_carbon,much,kgCO2e/kWh,us,2026,verified", "row 2, value = much: must be a finite"),
         (
+            US_IOWA + 'grid_carbon,"0,1",kgCO2e/kWh,us,2026,verified',
+            "value = 0,1: must be a finite .*; decimals must be separated by a point, and thousands by nothing",
+        ),
+        (
             US_IOWA + "grid_carbon,100,g/kWh,us,2026,verified",
             "row 2, unit = g/kWh: must be kgCO2e/kWh for grid",
         ),

@@ -66,7 +66,14 @@ def changed(row: int, text: str) -> list[str]:
         ),
         (changed(5, "2022-01-01T04:00,nan"), "row 5 .*must have a finite number of g/kWh"),
         (changed(5, "2022-01-01T04:00,inf"), "row 5 .*must have a finite number"),
-        (changed(5, "2022-01-01T04:00,many"), "row 5 .*must have a finite number"),
+        (
+            changed(5, "2022-01-01T04:00,many"),
+            "row 5 .*must have a finite number of g/kWh in its second column$",
+        ),
+        (
+            changed(5, '2022-01-01T04:00,"1,5"'),
+            "row 5 .*second column; decimals must be separated by a point, and thousands by nothing$",
+        ),
         (changed(5, "yesterday,1"), "row 5 = yesterday, 1: must begin with a timestamp in ISO 8601"),
         (changed(5, "2022-01-01T04:00,1,1"), "row 5 .*must have two columns, timestamp and value, not 3"),
         (changed(1, "2022-01-01T00:00,abc"), "row 1 .*must have a finite number"),
