@@ -9,6 +9,7 @@ Only click is imported here; everything heavier is imported when a command needs
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -50,6 +51,10 @@ from simulator.errors import CapplanError, InputError, NoSpaceError, system_reas
 MOST_SHOWN = 200
 """Most characters that an error shows of a text that cannot be written."""
 _NO_MEMORY = "there is not enough memory: raise the limit of the shell (ulimit -v) or of the container, or search fewer designs"
+_WITHOUT_MEMORY = re.compile(
+    "failed to map segment|annot allocate memory|can't allocate lock|can't start new thread"
+)
+"""What errors say that come of too little memory while libraries are loaded or threads are started."""
 ROOMS = ("planner", "studies", "constraints", "objectives", "simulator")
 
 
@@ -69,6 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except UnicodeEncodeError as error:
             return _fail(_not_encoded(error), FAILED)
         except MemoryError:
+            return _fail(_NO_MEMORY, FAILED)
+        except (ImportError, RuntimeError) as error:
+            if not _WITHOUT_MEMORY.search(str(error)):
+                raise
             return _fail(_NO_MEMORY, FAILED)
         except (CapplanError, OSError) as error:
             # click cannot report the interrupt on a terminal that has been closed.

@@ -19,6 +19,7 @@ from simulator.domain.job import Job
 from simulator.errors import StudyError
 from simulator.table import Booleans, Floats, Integers
 from studies.designs.spread_rows import spread_rows
+from studies.files.design_log import table_of
 from studies.files.journal import Journal
 from studies.tracking.design_table import Columns, study_columns
 
@@ -184,9 +185,7 @@ def cloud_of_table(path: Path) -> DesignCloud:
     parts = sorted(path.glob("*.parquet")) if path.suffix != ".parquet" else [path]
     try:
         # A search with nothing to simulate writes a table without columns.
-        tables = [
-            pq.read_table(part, columns=list(_TABLE_COLUMNS)) for part in parts if pq.read_schema(part).names
-        ]
+        tables = [table_of(part, _TABLE_COLUMNS) for part in parts if pq.read_schema(part).names]
         return _cloud({name: table[name].to_numpy() for name in _TABLE_COLUMNS} for table in tables)
     except (OSError, KeyError, pa.ArrowException) as error:
         raise StudyError(f"{path} is not a table of designs of this version: {error}") from error

@@ -6,7 +6,7 @@ The file grows under a temporary name and takes its own name only when it is com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -183,13 +183,23 @@ def read_designs(path: Path | str) -> dict[str, npt.NDArray[np.generic]]:
         StudyError: there is no readable Parquet file at `path`.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
+        table = table_of(Path(path))
     except (OSError, pa.ArrowInvalid) as error:
         raise StudyError(f"design log {path} cannot be read: {error}") from error
     return {name: _to_array(table[name]) for name in table.column_names}
+
+
+def table_of(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Returns columns of a Parquet file, by default all; those that it lacks are left out.
+
+    The calling thread reads it: `pyarrow.parquet.read_table` waits without end where no further thread can be started.
+    """
+    import pyarrow.parquet as pq
+
+    with path.open("rb") as file, pq.ParquetFile(file) as source:
+        return source.read(None if columns is None else list(columns), use_threads=False)
 
 
 def _to_table(columns: Columns) -> pa.Table:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.errors import StudyError
-from studies.files.design_log import MIN_ROW_GROUP_ROWS, DesignLog, read_designs
+from studies.files.design_log import MIN_ROW_GROUP_ROWS, DesignLog, read_designs, table_of
 
 
 def batch(start: int, num: int) -> dict[str, np.ndarray]:
@@ -236,3 +236,12 @@ def test_a_log_that_cannot_get_its_name_is_told_and_taken_away(
     with pytest.raises(StudyError, match=r"^designs\.parquet cannot be completed: Permission denied$"):
         log.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_that_a_table_lacks_are_left_out(tmp_path: Path) -> None:
+    with DesignLog(tmp_path / "designs.parquet") as log:
+        log.append(batch(0, 4))
+    table = table_of(tmp_path / "designs.parquet", ["cost_usd", "unknown"])
+    assert {name: table[name].to_pylist() for name in table.column_names} == {
+        "cost_usd": batch(0, 4)["cost_usd"].tolist()
+    }

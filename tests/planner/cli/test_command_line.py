@@ -320,11 +320,22 @@ def test_help_without_space_says_what_cannot_be_written() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [
+        MemoryError(),
+        ImportError("libzstd.so.1: failed to map segment from shared object"),
+        ImportError("libarrow.so: cannot allocate memory in static TLS block"),
+        RuntimeError("can't allocate lock"),
+        RuntimeError("can't start new thread"),
+    ],
+    ids=str,
+)
 def test_too_little_memory_fails_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    failure: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def out_of_memory(*_: object, **__: object) -> None:
-        raise MemoryError
+        raise failure
 
     monkeypatch.setattr("planner.one_design.simulated_design.simulate_plan", out_of_memory)
     assert cli.main(["simulate", BLOOM, "--plan", PLAN]) == 1
@@ -332,6 +343,18 @@ def test_too_little_memory_fails_in_one_line(
     assert out == ""
     assert err.startswith("Error: there is not enough memory: raise the limit of the shell (ulimit -v)")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("failure", [ImportError("no module of that name"), RuntimeError("broken")], ids=str)
+def test_other_failures_are_not_called_a_lack_of_memory(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr("planner.one_design.simulated_design.simulate_plan", broken)
+    with pytest.raises(type(failure), match=str(failure)):
+        cli.main(["simulate", BLOOM, "--plan", PLAN])
 
 
 class TestInterrupts:
