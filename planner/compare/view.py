@@ -35,6 +35,8 @@ SHOWN_METRICS = (
 """Figures of the table; JSON and HTML hold every one."""
 STEP_PARTS = "step_seconds."
 """How the names of the parts of a step begin."""
+LEAST_REST_FRACTION = 0.01
+"""Share of the total above which what the rows leave out is a row of its own."""
 LEAST_PART_FRACTION = 5e-3
 """Share of the step below which a part is left out on all sides."""
 EXPLAINED = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e")
@@ -191,11 +193,21 @@ def _figure(name: str, value: float | None, first: float | None) -> str:
 def explanation_rows(
     explanation: Explanation, metrics: Sequence[MetricRow], names: Sequence[str]
 ) -> list[tuple[str, ...]]:
-    """Returns one row for each cause with a visible effect on one of the figures, and the total; none where all are alike."""
+    """Returns one row for each cause with a visible effect on one of the figures, and the total; none where all are alike.
+
+    Smaller causes are one row together where the others alone would not add up to the total.
+    """
     base = {row.metric: row.values[0] or 0.0 for row in metrics}
     causes = [(name_words(cause.input), cause.effects) for cause in explanation.causes]
     parts = [*causes, ("interaction of inputs", explanation.interaction), *_chosen(explanation)]
-    rows = [_effects(name, effects, names) for name, effects in parts if _is_seen(effects, base, names)]
+    seen = [part for part in parts if _is_seen(part[1], base, names)]
+    small = [part for part in parts if part not in seen and any(part[1].get(name) for name in names)]
+    rest = {name: sum(effects.get(name, 0.0) for _, effects in small) for name in names}
+    is_missed = any(
+        abs(rest[name]) > LEAST_REST_FRACTION * abs(explanation.total.get(name, 0.0)) for name in names
+    )
+    others = [(small[0][0] if len(small) == 1 else "smaller causes", rest)] if seen and is_missed else []
+    rows = [_effects(name, effects, names) for name, effects in (*seen, *others)]
     is_alike = not rows and not any(explanation.total.get(name) for name in names)
     return [] if is_alike else [*rows, _effects("total", explanation.total, names)]
 

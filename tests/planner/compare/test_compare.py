@@ -572,6 +572,34 @@ class TestChoices:
         assert rows == [("price of h200", "-$500 k"), ("total", "-$500 k")]
         assert explanation_notes(explained) == ["price of h100: alone, it leads to 8 x h100, TP8"]
 
+    @pytest.mark.parametrize(
+        ("small", "rows"),
+        [
+            ((-277.0,), [("reliability", "-$277")]),
+            ((-277.0, -100.0), [("smaller causes", "-$377")]),
+            ((-277.0, 277.0), []),
+            ((-40.0,), []),  # less than 1 % of the total
+        ],
+    )
+    def test_what_small_causes_leave_of_the_total_is_a_row(
+        self, small: tuple[float, ...], rows: list[tuple[str, str]]
+    ) -> None:
+        # A cause below $1,900, 0.05 % of the cost, has no row of its own.
+        inputs = ("reliability.failures_per_1000_node_days", "storage.read_bytes_per_s")
+        causes = [
+            Cause(input=name, effects={"cost_usd": usd}) for name, usd in zip(inputs, small, strict=False)
+        ]
+        explained = Explanation(
+            side="other",
+            causes=(Cause(input="storage.write_bytes_per_s", effects={"cost_usd": -4500.0}), *causes),
+            interaction={"cost_usd": 0.0},
+            design={"cost_usd": 0.0},
+            total={"cost_usd": -4500.0 + sum(small)},
+        )
+        figures = [MetricRow(metric="cost_usd", values=(3.8e6, 3.7955e6))]
+        found = explanation_rows(explained, figures, ["cost_usd"])
+        assert [(name.split(":")[0], usd) for name, usd in found[1:-1]] == rows
+
     def test_inputs_that_choose_only_together_are_named(self, tmp_path: Path) -> None:
         # A budget a little above the cost of the first answer, or a price a little higher: its design is still affordable
         # with either, and not with both.
