@@ -5,16 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner.recommended.output import PAGE_FILE, FrontFormat, write_answer, write_job
+from planner.recommended.output import ANSWER_FILE, PAGE_FILE, FrontFormat, write_answer, write_job
 from planner.recommended.recommendation import Recommendation
 from planner.report.build import report_of_log
 from planner.report.files import write_page, write_pictures
 from planner.tracking.content import finish, record_of
 from simulator.argument_names import told
 from simulator.domain.job import Job
+from simulator.errors import NoSpaceError
 from studies.designs.archive import Archive
 from studies.files.design_log import DesignLog
 from studies.files.design_parts import PARTS, DesignParts
@@ -72,7 +73,8 @@ class Destination:
         drawn = report_of_log(self.job, answer, log, progress) if log is not None else None
         pictures = []
         if drawn is not None:
-            files.append(write_page(drawn, folder / PAGE_FILE))
+            with self._answer_kept():
+                files.append(write_page(drawn, folder / PAGE_FILE))
             pictures = write_pictures(drawn, self.scratch / PICTURE_FOLDER, "png") if self.tracker else []
         if self.tracker is not None:
             progress(Progress(stage=RECORDING_IN_MLFLOW, num_done=0, num_total=None))
@@ -83,8 +85,21 @@ class Destination:
         elif self.output is not None:
             write_answer(answer, folder, self.front_format)
             if drawn is not None:  # again, now that it is known where the study is recorded
-                write_page(drawn.answering(answer), folder / PAGE_FILE)
+                with self._answer_kept():
+                    write_page(drawn.answering(answer), folder / PAGE_FILE)
         return answer
+
+    @contextmanager
+    def _answer_kept(self) -> Iterator[None]:
+        """Context in which a lack of space for the page is told with what there is already, and how to write the page."""
+        try:
+            yield
+        except NoSpaceError as error:
+            if self.output is None:
+                raise
+            kept = f"; the answer is in {ANSWER_FILE}: once there is space, capplan report {self.output} writes the page"
+            problems = [replace(problem, rule=problem.rule + kept) for problem in error.problems]
+            raise NoSpaceError(problems, error.source) from error
 
     def _with_record(self, answer: Recommendation, recording: Recording) -> Recommendation:
         """The answer with where MLflow holds the study, or with the place of the design table where MLflow failed."""

@@ -174,13 +174,13 @@ class DesignLog:
 
 
 def read_designs(path: Path | str) -> dict[str, npt.NDArray[np.generic]]:
-    """Reads a design log back.
+    """Reads a design log back, or the parts of one in a folder.
 
     Returns:
         Arrays `(n,)` by column name, in the order in which the designs were appended.
 
     Raises:
-        StudyError: there is no readable Parquet file at `path`.
+        StudyError: there is no readable Parquet file at `path`, or in it.
     """
     import pyarrow as pa
 
@@ -192,14 +192,18 @@ def read_designs(path: Path | str) -> dict[str, npt.NDArray[np.generic]]:
 
 
 def table_of(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Returns columns of a Parquet file, by default all; those that it lacks are left out.
+    """Returns columns of a Parquet file, or of all files of a folder, by default all; those that it lacks are left out.
 
     The calling thread reads it: `pyarrow.parquet.read_table` waits without end where no further thread can be started.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with path.open("rb") as file, pq.ParquetFile(file) as source:
-        return source.read(None if columns is None else list(columns), use_threads=False)
+    tables = []
+    for part in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
+        with part.open("rb") as file, pq.ParquetFile(file) as source:
+            tables.append(source.read(None if columns is None else list(columns), use_threads=False))
+    return pa.concat_tables(tables)
 
 
 def _to_table(columns: Columns) -> pa.Table:

@@ -245,3 +245,15 @@ def test_columns_that_a_table_lacks_are_left_out(tmp_path: Path) -> None:
     assert {name: table[name].to_pylist() for name in table.column_names} == {
         "cost_usd": batch(0, 4)["cost_usd"].tolist()
     }
+
+
+def test_the_parts_of_a_table_are_read_together(tmp_path: Path) -> None:
+    for number, start in enumerate((0, 3)):
+        with DesignLog(tmp_path / f"part-{number:05d}.parquet") as log:
+            log.append(batch(start, 3))
+    assert_same(read_designs(tmp_path), batch(0, 6))
+
+
+def test_a_folder_without_parts_is_no_table(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="cannot be read"):
+        read_designs(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import re
@@ -13,6 +14,7 @@ from mlflow import MlflowClient
 from rich.console import Console
 
 from planner import Recommendation, recommend
+from planner.cli import commands as cli
 from planner.job.file import parse_job
 from planner.notes.cautions import cautions
 from planner.recommended.output import answer_json, output_folder
@@ -24,7 +26,7 @@ from simulator.domain.job import Job, Objective
 from simulator.domain.limits import Limits
 from simulator.domain.plan import CheckpointScheme
 from simulator.domain.search_options import Algorithm
-from simulator.errors import InputError, StudyError, TrackingError
+from simulator.errors import InputError, NoSpaceError, StudyError, TrackingError, unwritten
 from studies.files.design_log import read_designs
 from studies.progress import Progress
 from studies.tracking.tracker import StudyTracker
@@ -275,6 +277,22 @@ def test_a_store_that_is_gone_after_the_search_leaves_the_answer(
     assert answer.best is not None
     noted = "MLflow does not hold the whole study (MLflow store x: gone); the design table is in the output folder"
     assert noted in answer.warnings
+
+
+def test_a_page_without_space_leaves_the_answer_and_says_how_to_write_it(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object, page: Path) -> Path:
+        raise unwritten("output", page, OSError(errno.ENOSPC, "No space left on device"))
+
+    folder = tmp_path / "answer"
+    monkeypatch.setattr("planner.answer.destination.write_page", full)
+    told = f"No space left on device; the answer is in recommendation.json: .*capplan report {folder} writes the page"
+    with pytest.raises(NoSpaceError, match=told):
+        answer_to(job, output=folder, with_report=True)
+    monkeypatch.undo()
+    assert cli.main(["report", str(folder), "--output", str(tmp_path / "page.html"), "--quiet"]) == 0
+    assert (tmp_path / "page.html").stat().st_size > 0
 
 
 def test_a_recording_that_fails_is_a_warning_and_the_table_is_kept(
