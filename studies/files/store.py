@@ -102,7 +102,7 @@ class StudyStore:
         return sorted(self.folder.glob(f"*{SUFFIX}"))
 
     def find(self, name: str) -> Path:
-        """Returns the file of a study, given the start of its name or hash, or the path of its file.
+        """Returns the file of a study, given the start of its name or hash, the name of its file, or its path.
 
         The path may lack the suffix; a study of the store with that name takes precedence.
 
@@ -112,7 +112,7 @@ class StudyStore:
         if name.endswith(SUFFIX) and Path(name).is_file():
             return Path(name)
         paths = self.paths()
-        found = [path for path in paths if path.stem == name]
+        found = [path for path in paths if name in (path.stem, path.name)]
         if not found and len(name) >= NUM_LEAST_CHARACTERS:
             found = [path for path in paths if path.stem.startswith(name) or _hash(path).startswith(name)]
         if len(found) == 1:

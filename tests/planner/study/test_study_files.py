@@ -233,7 +233,7 @@ def test_a_study_is_called_by_the_start_of_its_name_where_no_other_one_begins_so
     store = StudyStore(tmp_path)
     both = store.path_named("together")
     merge_studies([first, second], both, NOW)
-    assert store.find("toge") == store.find("together") == both
+    assert store.find("toge") == store.find("together") == store.find("together.study") == both
     assert store.find(first.stem[:-3]) == first
     shared = first.stem[: first.stem.rindex("-") + 1]
     with pytest.raises(StudyError, match=f"several studies begin so .*there are: .*{second.stem}"):
