@@ -48,12 +48,12 @@ class AsRun:
     @property
     def gpus_per_node(self) -> int:
         """Accelerators of a node that train."""
-        return min(self.job.offers[self.plan.offer].node.num_accelerators, self.plan.num_gpus)
+        return self.job.offers[self.plan.offer].node.num_accelerators
 
     @property
     def num_nodes(self) -> int:
-        """Nodes that train."""
-        return -(-self.plan.num_gpus // self.gpus_per_node)
+        """Nodes that train; a plan that can run fills them."""
+        return self.plan.num_gpus // self.gpus_per_node
 
     def run_workload(self, reason: str, **values: object) -> None:
         """Replaces values of the workload where they differ, for a reason."""
@@ -157,10 +157,11 @@ def _run_plan(run: AsRun) -> None:
 
 def _run_kernels(run: AsRun) -> None:
     workload, plan = run.workload, run.plan
-    kernels = {"flash-1": "flash", "eager": "unfused"}
-    run.run_workload("its kernels", attention=kernels.get(workload.attention, workload.attention))
-    if run.workload.attention == "unfused" and plan.context_parallel > 1:
+    if workload.attention in {"eager", "unfused"} and plan.context_parallel > 1:
         run.run_workload("context-parallel ranks need fused kernels", attention="flash")
+    kernels = {"flash-1": "flash", "eager": "unfused"}
+    kernel = run.workload.attention
+    run.run_workload("its kernels", attention=kernels.get(kernel, kernel))
     if workload.kernel_launch.endswith("2022"):
         run.run_workload("today's software", kernel_launch="eager")
     if workload.kernel_launch == "graph" and (obstacle := _against_graphs(workload, plan)):
@@ -228,7 +229,7 @@ def _run_recomputed_modules(run: AsRun) -> None:
     modules = run.workload.recompute_modules
     kept = tuple(each for each in modules if each not in {"moe_act", "layernorm"})
     is_delayed = run.plan.precision is Precision.FP8 and run.workload.fp8_recipe == "delayed"
-    if run.plan.recompute is not Recompute.SELECTIVE or not is_delayed or kept == modules:
+    if run.plan.recompute is not Recompute.SELECTIVE or not is_delayed:
         return
     reason = "delayed scaling excludes recomputation of norms and activations of experts"
     if kept:
