@@ -239,9 +239,30 @@ def test_sharded_weights_are_those_of_megatron_fsdp_in_its_own_format() -> None:
         assert {"--use-megatron-fsdp", "--use-distributed-optimizer"} <= found.keys()
         assert found["--ckpt-format"] == "fsdp_dtensor"
         assert "--ckpt-fully-parallel-load" not in found
-    assert launch_plan(job, {"tp": 2, "dp": 16, "zero_stage": 3}).environment == {}
-    assert launch_plan(job, {"tp": 2, "dp": 16}).environment == {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-    assert launch_plan(job, {"dp": 32}).environment == {}
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "plan", "workload", "limit"),
+    [
+        ("h100-sxm5-80gb", {"tp": 2, "dp": 16}, {}, "1"),
+        ("h100-sxm5-80gb", {"cp": 2, "dp": 16}, {}, "1"),
+        ("h100-sxm5-80gb", {"dp": 32}, {}, None),
+        ("h100-sxm5-80gb", {"tp": 2, "dp": 16, "zero_stage": 3}, {}, None),
+        ("b200-sxm-180gb", {"tp": 2, "dp": 16}, {}, None),
+        (
+            "h100-sxm5-80gb",
+            {"tp": 2, "dp": 16, "ep": 4},
+            {"model": "mixtral-8x7b", "overlaps_expert_exchange": True},
+            "32",
+        ),
+    ],
+)
+def test_launches_are_in_order_where_traffic_hides_behind_products(
+    accelerator: str, plan: Mapping[str, object], workload: Mapping[str, object], limit: str | None
+) -> None:
+    """Its checks ask for it where ranks share layers, before Blackwell, and for 32 where exchanges of experts hide."""
+    launch = launch_plan(job_with({"accelerator": accelerator, "num_gpus": 32}, workload=workload), plan)
+    assert launch.environment.get("CUDA_DEVICE_MAX_CONNECTIONS") == limit
 
 
 @pytest.mark.parametrize(
@@ -409,6 +430,8 @@ def test_megatron_has_every_argument_of_drawn_plans(name: str) -> None:
         names = [each.name for group in launch.arguments for each in group.arguments]
         assert len(set(names)) == len(names)
         assert set(names) <= known
+        replaced = [each.field for each in launch.differences]
+        assert len(set(replaced)) == len(replaced)
 
 
 @settings(deadline=None, max_examples=20)

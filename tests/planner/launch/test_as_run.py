@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 
 from planner.launch.answer import Launch, launch_plan
 from simulator.catalog import accelerator, model
-from simulator.domain.plan import CheckpointScheme
 from simulator.errors import InputError
 from tests.support import job_with
 
@@ -92,6 +91,14 @@ def test_copies_need_groups_of_nodes() -> None:
     assert replaced(launch) == {"checkpoint_scheme": ("in_memory_peer", "async")}
 
 
+def test_saves_on_own_drives_need_no_groups_of_nodes() -> None:
+    launch = launch_plan(
+        job_with(workload={"global_batch_size": 48}), {"tp": 2, "dp": 12, "checkpoint_scheme": "local_nvme"}
+    )
+    assert launch.num_nodes == 3
+    assert replaced(launch) == {}
+
+
 @pytest.mark.parametrize(
     ("workload", "expected"),
     [
@@ -138,6 +145,31 @@ def test_copies_need_groups_of_nodes() -> None:
                 "workload.evaluation_sequences": ("100", "128"),
             },
         ),
+        (
+            {"evaluation_every_steps": 100, "evaluation_sequences": 10},  # less than half a batch
+            {"workload.evaluation_sequences": ("10", "64")},
+        ),
+        *(
+            ({name: asked}, {f"workload.{name}": (told, runs)})
+            for name, asked, told, runs in (
+                ("checkpoints_norms", True, "true", "false"),
+                ("measures_accuracy", True, "true", "false"),
+                ("separate_first_products", "all", "all", "none"),
+                ("overlaps_input_gradients", False, "false", "true"),
+                ("gathers_cast_inputs", False, "false", "true"),
+                ("keeps_stage_outputs", True, "true", "false"),
+                ("frees_stage_inputs", True, "true", "false"),
+                ("joins_logits", True, "true", "false"),
+                ("scatters_gradients_from", 2, "2", "1"),
+                ("bucket_copy_bytes", 4.0, "4", "0"),
+                ("sync_buffer_bytes", 1e9, "1e+09", "0"),
+                ("added_gradient_bytes", 4.0, "4", "left out"),
+                ("step_bytes", 3.0, "3", "left out"),
+                ("offloads_gradients", True, "true", "false"),
+                ("regathers_weights", True, "true", "false"),
+                ("most_gathered_weights", 1e9, "1e+09", "left out"),
+            )
+        ),
     ],
 )
 def test_settings_that_megatron_does_not_have_are_replaced(
@@ -152,6 +184,10 @@ def test_activations_of_whole_layers_are_offloaded_without_pipelines() -> None:
     assert replaced(half) == {}
     all_of_them = launched(plan, workload={"activation_offload_fraction": 1.0})
     assert replaced(all_of_them) == {"workload.activation_offload_fraction": ("1", "0.96875")}
+    nearly_16_of_32 = launched(plan, workload={"activation_offload_fraction": 0.49})
+    assert replaced(nearly_16_of_32) == {"workload.activation_offload_fraction": ("0.49", "0.5")}
+    again = launched({**plan, "recompute": "selective"}, workload={"activation_offload_fraction": 0.5})
+    assert replaced(again) == {"workload.activation_offload_fraction": ("0.5", "0")}
 
 
 def test_transformer_engine_keeps_weights_that_it_cast() -> None:
@@ -185,8 +221,25 @@ def test_fp16_keeps_whole_master_weights() -> None:
             {"overlaps_expert_exchange": True},
             {"workload.overlaps_expert_exchange": ("true", "false")},
         ),
+        (
+            {"ep": 4, "virtual_pipeline": 2, "recompute": "selective"},
+            {"overlaps_expert_exchange": True, "recompute_modules": ["moe"]},
+            {"workload.overlaps_expert_exchange": ("true", "false")},
+        ),
+        (
+            {"ep": 4, "virtual_pipeline": 2, "recompute": "selective"},
+            {"overlaps_expert_exchange": True, "recompute_modules": ["core_attn"]},
+            {},
+        ),
+        ({"ep": 4, "pp": 1, "dp": 16}, {"overlaps_expert_exchange": True}, {}),
+        (
+            {"pp": 1, "dp": 16},  # every rank has all experts
+            {"overlaps_expert_exchange": True},
+            {"workload.overlaps_expert_exchange": ("true", "false")},
+        ),
         ({"ep": 4}, {"dispatches_in_8_bits": True}, {"workload.dispatches_in_8_bits": ("true", "false")}),
         ({"ep": 4}, {"has_sequence_parallel": False}, {"workload.has_sequence_parallel": ("false", "true")}),
+        ({"ep": 4, "tp": 1, "dp": 16}, {"has_sequence_parallel": False}, {}),
         ({"ep": 4}, {"kernel_launch": "graph"}, {"workload.kernel_launch": ("graph", "eager")}),
         (
             {"ep": 4},
@@ -204,9 +257,22 @@ def test_fp16_keeps_whole_master_weights() -> None:
             {"workload.expert_dispatch": ("deduplicated", "all_to_all")},
         ),
         ({"ep": 4}, {"expert_dispatch": "deduplicated"}, {}),
+        ({}, {"expert_dispatch": "deduplicated", "expert_tensor_parallel": 2}, {}),
         ({"ep": 4, "pp": 1, "dp": 16, "shard_ranks": 8}, {}, {}),  # 2 copies, 8 replicas of experts
         (
             {"ep": 8, "tp": 1, "pp": 1, "dp": 32, "shard_ranks": 4},  # 8 copies, 4 replicas of experts
+            {},
+            {"shard_ranks": ("4", "left out")},
+        ),
+        (
+            {
+                "ep": 8,
+                "tp": 1,
+                "pp": 1,
+                "cp": 2,
+                "dp": 16,
+                "shard_ranks": 4,
+            },  # context ranks share shards, too
             {},
             {"shard_ranks": ("4", "left out")},
         ),
@@ -282,11 +348,13 @@ def test_graphs_exclude_what_changes_between_steps_or_runs_again(
     assert "workload.kernel_launch" not in replaced(launched({}, workload={"kernel_launch": "graph"}))
 
 
-def test_context_parallel_ranks_need_fused_attention() -> None:
-    workload = {"attention": "unfused"}
-    split = launched({"pp": 1, "cp": 2}, workload=workload)
-    assert replaced(split) == {"workload.attention": ("unfused", "flash")}
-    assert replaced(launched({}, workload=workload)) == {}
+@pytest.mark.parametrize(("kernels", "on_one"), [("unfused", {}), ("eager", {("eager", "unfused")})])
+def test_context_parallel_ranks_need_fused_attention(
+    kernels: str, on_one: Collection[tuple[str, str]]
+) -> None:
+    for plan, expected in (({"pp": 1, "cp": 2}, {(kernels, "flash")}), ({}, on_one)):
+        differences = launched(plan, workload={"attention": kernels}).differences
+        assert [(each.value, each.runs) for each in differences] == list(expected)
 
 
 def test_tensor_parallel_ranks_have_equal_parts_of_the_vocabulary() -> None:
@@ -386,10 +454,13 @@ def test_modules_of_multi_token_prediction_are_recomputed_one_by_one() -> None:
 
 def test_states_of_the_optimizer_have_formats_that_depend_on_who_keeps_the_weights() -> None:
     """Megatron-FSDP, and weights that are cast from scales of their own, have whole masters: 4 bytes, and 4 or 8 of moments."""
-    sharded = {"pp": 1, "dp": 16, "zero_stage": 3, "checkpoint_scheme": "async"}
     for asked, runs in ((6, "8"), (10, "12")):
         expected = {"workload.optimizer_bytes": (str(asked), runs)}
-        assert replaced(launched(sharded, workload={"optimizer_bytes": asked})) == expected
+        for stage in (2, 3):
+            sharded = {"pp": 1, "dp": 16, "zero_stage": stage, "checkpoint_scheme": "async"}
+            assert replaced(launched(sharded, workload={"optimizer_bytes": asked})) == expected
+        whole = launched({"zero_stage": 0, "checkpoint_scheme": "async"}, workload={"optimizer_bytes": asked})
+        assert replaced(whole) == {"workload.optimizer_bytes": (str(asked), "12")}
         recipe = {"precisions": ["fp8"], "keeps_cast_weights": True, "optimizer_bytes": asked}
         cast = {"precision": "fp8", "checkpoint_scheme": "async"}
         assert replaced(launched(cast, workload=recipe)) == expected
@@ -409,6 +480,11 @@ def test_states_of_the_optimizer_have_formats_that_depend_on_who_keeps_the_weigh
                 "workload.keeps_cast_weights": ("false", "true"),
             },
         ),
+        (
+            {"precision": "fp8"},
+            {"precisions": ["fp8"], "gathers_cast_weights": True, "fp8_recipe": "delayed"},
+            {},
+        ),
     ],
 )
 def test_an_offloaded_optimizer_is_sharded_and_whole(
@@ -425,6 +501,15 @@ def test_megatron_fsdp_always_hides_reductions() -> None:
     sharded = launched({"pp": 1, "dp": 16, "zero_stage": 2}, workload=workload)
     assert replaced(sharded) == {"workload.overlaps_gradient_sync": ("false", "true")}
     assert replaced(launched({}, workload=workload)) == {}
+
+
+def test_weights_that_are_not_sharded_are_kept_and_not_gathered() -> None:
+    workload = {"precisions": ["fp8"], "gathers_cast_weights": True}
+    whole = launched({"precision": "fp8", "zero_stage": 0}, workload=workload)
+    assert replaced(whole) == {
+        "workload.gathers_cast_weights": ("true", "false"),
+        "workload.keeps_cast_weights": ("false", "true"),
+    }
 
 
 def test_4_bit_weights_are_kept_where_8_bit_ones_would_be_gathered() -> None:
@@ -518,7 +603,8 @@ def test_a_remark_warns_of_what_hardly_fits(headroom: float, is_told: bool) -> N
     described = accelerator("h100-sxm5-80gb").model_copy(update={"memory_bytes": memory_bytes})
     own = {"accelerator": described.model_dump(mode="json"), "node": "dgx-h100", "num_gpus": 32}
     launch = launch_plan(job_with({**own, "rent_usd_per_gpu_hour": 1}), PLAN)
-    assert any(remark.startswith("It may not fit: 99.0 %") for remark in launch.remarks) == is_told
+    doubts = [remark for remark in launch.remarks if remark.startswith("It may not fit: 99.0 %")]
+    assert [doubt.endswith(" Measure a step first.") for doubt in doubts] == [True] * is_told
     assert bool(launch.as_run.violations) == (headroom < 0)
 
 
@@ -527,12 +613,48 @@ def test_plans_that_run_as_they_are_need_no_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    "scheme", [scheme for scheme in CheckpointScheme if scheme.value in ("local_nvme", "tiered")]
+    ("scheme", "where"),
+    [
+        ("local_nvme", "drives of the node"),
+        ("tiered", "drives of the node"),
+        ("in_memory_peer", "a file system in memory"),
+    ],
 )
-def test_remarks_name_the_library_behind_local_saves(scheme: CheckpointScheme) -> None:
-    (remark,) = launched({"checkpoint_scheme": scheme.value}).remarks
+def test_remarks_name_the_library_behind_local_saves(scheme: str, where: str) -> None:
+    (remark,) = launched({"checkpoint_scheme": scheme}).remarks
     assert "need nvidia-resiliency-ext 0.6 or later" in remark
-    assert "drives of the node" in remark
+    assert remark.endswith(f"on {where}.")
+
+
+@pytest.mark.parametrize(
+    ("plan", "workload", "remarks"),
+    [
+        (
+            {},
+            {"documents": {"mean_tokens": 1000}},
+            ("Documents are kept apart where the data set marks their ends.",),
+        ),
+        (
+            {"ep": 4},
+            {"model": "mixtral-8x7b", "expert_capacity_factor": 1.25},
+            ("The capacity counts for each expert, not for all experts of a rank.",),
+        ),
+        (
+            {},
+            {"model": {"num_mtp_layers": 1}},
+            ("Modules of multi-token prediction are on the last stage.",),
+        ),
+        ({}, {"model": {"num_mtp_layers": 1}, "stage_layers": [15, 17]}, ()),  # then the layout says where
+        ({"pp": 1, "dp": 16}, {"model": {"num_mtp_layers": 1}}, ()),
+    ],
+)
+def test_remarks_say_what_the_arguments_leave_open(
+    plan: Mapping[str, object], workload: Mapping[str, object], remarks: tuple[str, ...]
+) -> None:
+    network = workload.get("model")
+    model_of = {"model": shape(**network)} if isinstance(network, dict) else {}
+    launch = launched({"checkpoint_scheme": "async", **plan}, workload={**workload, **model_of})
+    assert launch.remarks == remarks
 
 
 def shape(**fields: object) -> dict[str, object]:
