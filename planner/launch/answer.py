@@ -228,7 +228,9 @@ def _search_settings(run: AsRun) -> Iterator[str]:
     replaced = {each.field: each.value for each in run.differences if each.field in _REPLACED}
     if not replaced:
         return
-    has_odd_groups = replaced.get("checkpoint_scheme") in COPIED and run.plan.zero_stage <= 1
+    has_odd_groups = (
+        replaced.get("checkpoint_scheme") in COPIED and run.num_nodes % run.job.checkpointing.peer_copies > 0
+    )
     # `sync` runs as it is without a sharded optimizer alone.
     left_out = {*SCHEMES, CheckpointScheme.SYNC, *(COPIED if has_odd_groups else ())}
     schemes = [CheckpointScheme.ASYNC, *(each for each in CheckpointScheme if each not in left_out)]

@@ -292,6 +292,7 @@ def test_what_experts_exclude_is_replaced(
     ("accelerator", "precision", "recipe", "variable"),
     [
         ("h100-sxm5-80gb", "bf16", "tensorwise", "NVTE_USE_CUTLASS_GROUPED_GEMM"),
+        ("h100-sxm5-80gb", "fp16", "tensorwise", "NVTE_USE_CUTLASS_GROUPED_GEMM"),
         ("b200-sxm-180gb", "bf16", "tensorwise", "NVTE_GROUPED_LINEAR_USE_FUSED_GROUPED_GEMM"),
         ("b200-sxm-180gb", "fp8", "mxfp8", "NVTE_CUTEDSL_FUSED_GROUPED_MLP"),
         ("h100-sxm5-80gb", "fp8", "blockwise", None),
@@ -392,32 +393,42 @@ def test_pieces_of_products_have_formats_that_their_buffers_take(
     assert ("workload.overlaps_tensor_comm" not in replaced(launch)) is is_hidden
 
 
+TOKENS = "a product has {} tokens of a micro-batch, and Transformer Engine casts multiples of {}$"
+
+
 @pytest.mark.parametrize(
-    ("precision", "recipe", "length", "message"),
+    ("precision", "plan", "workload", "length", "refused"),
     [
-        ("fp8", "tensorwise", 4100, "4100: a product has 2050 tokens of a micro-batch"),
-        (
-            "fp8",
-            "mxfp8",
-            4112,
-            "4112: a product has 4112 tokens of a micro-batch, and Transformer Engine casts",
-        ),
-        ("fp4", "tensorwise", 4120, "4120: a product has 2060 tokens of a micro-batch"),
+        ("fp8", {}, {}, 4096, None),
+        ("fp8", {}, {}, 4100, (2050, 8)),  # two ranks gather each other's half
+        ("fp8", {}, {"has_sequence_parallel": False}, 4104, None),
+        ("fp8", {}, {"has_sequence_parallel": False, "model": "mixtral-8x7b"}, 4104, (2052, 8)),
+        ("fp8", {"tp": 1, "dp": 16, "micro_batch_size": 2}, {}, 4100, None),
+        ("fp8", {"tp": 1, "cp": 2, "pp": 1, "dp": 16}, {}, 8200, (4100, 8)),
+        ("fp8", {}, {"fp8_recipe": "mxfp8"}, 4096, None),
+        ("fp8", {}, {"fp8_recipe": "mxfp8"}, 4112, (4112, 32)),
+        ("fp4", {}, {}, 4096, None),
+        ("fp4", {}, {}, 4120, (2060, 8)),
+        ("fp4", {"tp": 1, "dp": 16}, {}, 4120, (4120, 16)),
+        ("bf16", {}, {}, 4100, None),
     ],
 )
 def test_lengths_that_cannot_be_cast_are_refused(
-    precision: str, recipe: str, length: int, message: str
+    precision: str,
+    plan: dict[str, object],
+    workload: dict[str, object],
+    length: int,
+    refused: tuple[int, int] | None,
 ) -> None:
-    """Two ranks gather each other's half; MXFP8 has blocks of 32 tokens."""
+    """A rank's tokens are a multiple of 8; MXFP8 has blocks of 32 tokens, NVFP4 of 16."""
     offer = {"accelerator": "b200-sxm-180gb", "num_gpus": 32, "rent_usd_per_gpu_hour": 3.0}
-    formats = {"precisions": [precision], "fp8_recipe": recipe}
-    for tokens in (4096, length):
-        job = job_with(offer, workload={**formats, "sequence_length": tokens})
-        if tokens == length:
-            with pytest.raises(InputError, match=message):
-                launch_plan(job, {**PLAN, "precision": precision})
-        else:
-            assert launch_plan(job, {**PLAN, "precision": precision}).runs.precision == precision
+    job = job_with(offer, workload={"precisions": [precision], "sequence_length": length, **workload})
+    asked = {**PLAN, "precision": precision, **plan}
+    if refused is None:
+        assert launch_plan(job, asked).runs.precision == precision
+    else:
+        with pytest.raises(InputError, match=f"sequence_length = {length}: {TOKENS.format(*refused)}"):
+            launch_plan(job, asked)
 
 
 @pytest.mark.parametrize(
@@ -595,6 +606,8 @@ def test_copies_on_an_odd_number_of_nodes_need_another_scheme() -> None:
     launch = launch_plan(job, {"dp": 24, "checkpoint_scheme": "in_memory_peer"})
     assert launch.runs.checkpoint_scheme == "async"
     assert "search.checkpoint_schemes=[sync_sharded,async]" in launch.remarks[0]
+    sharded = launch_plan(job, {"dp": 24, "checkpoint_scheme": "in_memory_peer", "zero_stage": 2})
+    assert "search.checkpoint_schemes=[sync_sharded,async]" in sharded.remarks[0]
 
 
 @pytest.mark.parametrize(("headroom", "is_told"), [(0.01, True), (-0.01, False), (0.2, False)])
