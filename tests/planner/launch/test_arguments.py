@@ -92,6 +92,8 @@ def test_a_dense_plan_has_the_arguments_of_its_network_layout_and_batch() -> Non
         ),
         ({"zero_stage": 0}, {"--use-distributed-optimizer": None, "--overlap-param-gather": None}),
         ({"shard_ranks": 4}, {"--num-distributed-optimizer-instances": "2"}),
+        ({"shard_ranks": 4, "cp": 2, "pp": 1}, {"--num-distributed-optimizer-instances": "4"}),
+        ({"shard_ranks": 8}, {"--num-distributed-optimizer-instances": None}),
         ({"checkpoint_scheme": "none"}, {"--save": None, "--ckpt-format": "torch_dist"}),
         (
             {"checkpoint_scheme": "sync", "zero_stage": 0},
@@ -141,6 +143,7 @@ def test_decisions_of_a_plan_become_arguments(
 @pytest.mark.parametrize(
     ("workload", "expected"),
     [
+        ({}, {"--tp-comm-overlap": None, "--cross-entropy-loss-fusion": None, "--cuda-graph-impl": None}),
         ({"has_sequence_parallel": False}, {"--sequence-parallel": None}),
         ({"overlaps_tensor_comm": True}, {"--tp-comm-overlap": ""}),
         ({"overlaps_gradient_sync": False}, {"--overlap-grad-reduce": None, "--overlap-param-gather": None}),
@@ -154,6 +157,7 @@ def test_decisions_of_a_plan_become_arguments(
         (
             {"optimizer_offload_fraction": 0.25},
             {
+                "--use-precision-aware-optimizer": "",
                 "--optimizer-cpu-offload": "",
                 "--optimizer-offload-fraction": "0.25",
                 "--overlap-cpu-optimizer-d2h-h2d": "",
@@ -192,6 +196,11 @@ def test_settings_of_the_workload_become_arguments(
         ({}, "fp8", {"--bf16": "", "--fp8-format": "hybrid", "--fp8-recipe": "tensorwise"}),
         ({"fp8_recipe": "blockwise"}, "fp8", {"--fp8-format": "e4m3", "--fp8-recipe": "blockwise"}),
         (
+            {},
+            "fp4",
+            {"--bf16": "", "--fp4-format": "e2m1", "--fp4-recipe": "nvfp4", "--fp8-format": None},
+        ),
+        (
             {"gathers_cast_weights": True},
             "fp8",
             {"--fp8-param-gather": "", "--reuse-grad-buf-for-mxfp8-param-ag": None},
@@ -201,7 +210,8 @@ def test_settings_of_the_workload_become_arguments(
 def test_number_formats_become_arguments(
     workload: dict[str, object], precision: str, expected: dict[str, str | None]
 ) -> None:
-    job = job_with(workload={"precisions": [precision], **workload})
+    chip = "b200-sxm-180gb" if precision == "fp4" else "h100-sxm5-80gb"
+    job = job_with({"accelerator": chip, "num_gpus": 32}, workload={"precisions": [precision], **workload})
     found = values(job, {**PLAN, "precision": precision})
     assert {name: found.get(name) for name in expected} == expected
 
@@ -209,8 +219,13 @@ def test_number_formats_become_arguments(
 def test_mxfp8_weights_are_gathered_through_the_buffer_of_gradients() -> None:
     """Blocks by rows are not those by columns: 16 bits are gathered (docs/model/kernels.md)."""
     recipe = {"precisions": ["fp8"], "fp8_recipe": "mxfp8", "gathers_cast_weights": True}
-    job = job_with({"accelerator": "b200-sxm-180gb", "num_gpus": 32}, workload=recipe)
-    assert values(job, {**PLAN, "precision": "fp8"})["--reuse-grad-buf-for-mxfp8-param-ag"] == ""
+    job_offer = {"accelerator": "b200-sxm-180gb", "num_gpus": 32}
+    job = job_with(job_offer, workload=recipe)
+    whole = values(job, {**PLAN, "precision": "fp8"})
+    assert whole["--reuse-grad-buf-for-mxfp8-param-ag"] == whole["--fp8-param-gather"] == ""
+    assert (whole["--fp8-format"], whole["--fp8-recipe"]) == ("e4m3", "mxfp8")
+    in_16_bits = job_with(job_offer, workload={**recipe, "gathers_cast_weights": False})
+    assert "--reuse-grad-buf-for-mxfp8-param-ag" not in values(in_16_bits, {**PLAN, "precision": "fp8"})
     sharded = values(job, {"tp": 2, "dp": 16, "zero_stage": 3, "precision": "fp8"})
     assert "--reuse-grad-buf-for-mxfp8-param-ag" not in sharded
 
@@ -228,6 +243,17 @@ def test_graphs_need_buffers_that_stay_where_they_are() -> None:
     job = job_with(workload={"kernel_launch": "graph"})
     assert values(job, {"tp": 2, "dp": 16, "zero_stage": 3})["--fsdp-double-buffer"] == ""
     assert "--fsdp-double-buffer" not in values(job, PLAN)
+
+
+def test_activations_of_so_many_layers_are_offloaded() -> None:
+    job = job_with(workload={"activation_offload_fraction": 0.5})
+    assert values(job, {"tp": 2, "dp": 16})["--cpu-offloading-num-layers"] == "16"  # of 32
+    assert "--cpu-offloading-num-layers" not in values(job_with(), {"tp": 2, "dp": 16})
+
+
+def test_a_rank_alone_has_no_tensor_parallel_traffic() -> None:
+    found = values(job_with(workload={"overlaps_tensor_comm": True}), {"dp": 32})
+    assert not {"--tp-comm-overlap", "--sequence-parallel"} & found.keys()
 
 
 def test_sharded_weights_are_those_of_megatron_fsdp_in_its_own_format() -> None:
@@ -281,6 +307,13 @@ def test_context_parallel_ranks_exchange_as_the_workload_says(
     job = job_with(workload={"sequence_length": 32768, "context_exchange": exchange})
     found = values(job, {"tp": 2, "cp": 8, "dp": 2})
     assert {name: found.get(name) for name in expected} == expected
+
+
+def test_ranks_that_exchange_heads_alone_have_one_level() -> None:
+    job = job_with(workload={"sequence_length": 32768, "context_exchange": "all_to_all"})
+    found = values(job, {"tp": 2, "cp": 4, "dp": 4})
+    assert found["--cp-comm-type"] == "a2a"
+    assert "--hierarchical-context-parallel-sizes" not in found
 
 
 def test_experts_have_arguments_of_their_own() -> None:
@@ -373,6 +406,24 @@ def test_experts_have_the_biases_of_the_model_and_the_kernels_that_take_them(
         ("gpt-oss-120b", {"--disable-bias-linear": None, "--swiglu": ""}),
         ("gpt3-175b", {"--no-bias-dropout-fusion": None, "--no-bias-gelu-fusion": None}),
         ("mixtral-8x7b", {"--moe-layer-freq": None, "--moe-token-dispatcher-type": "alltoall"}),
+        ("mistral-7b", {"--window-size": "4095,0", "--window-attn-skip-freq": None}),
+        ("llama-2-7b", {"--group-query-attention": None, "--num-query-groups": None}),
+        (
+            "llama-3.1-8b",
+            {"--normalization": "RMSNorm", "--hidden-dropout": "0", "--attention-dropout": "0"},
+        ),
+        (
+            "deepseek-v2-lite",  # whole queries, two shared experts as one, experts in one group
+            {
+                "--q-lora-rank": None,
+                "--kv-lora-rank": "512",
+                "--moe-layer-freq": "([0]*1+[1]*26)",
+                "--moe-shared-expert-intermediate-size": "2816",
+                "--moe-shared-expert-overlap": None,
+                "--moe-router-num-groups": None,
+                "--moe-router-group-topk": None,
+            },
+        ),
     ],
 )
 def test_what_networks_have_becomes_arguments(name: str, expected: dict[str, str | None]) -> None:
@@ -381,11 +432,47 @@ def test_what_networks_have_becomes_arguments(name: str, expected: dict[str, str
     assert {each: found.get(each) for each in expected} == expected
 
 
+def test_learned_positions_are_those_of_the_model_however_short_the_sequences() -> None:
+    job = job_with(workload={"model": "gpt3-175b", "sequence_length": 1024})
+    assert values(job, {"tp": 8, "dp": 4})["--max-position-embeddings"] == "2048"
+
+
+@pytest.mark.parametrize(
+    ("workload", "precision", "expected"),
+    [
+        (
+            {"expert_dispatch": "deduplicated"},
+            "bf16",
+            {"--moe-token-dispatcher-type": "flex", "--moe-flex-dispatcher-backend": "deepep"},
+        ),
+        (
+            {"expert_dispatch": "deduplicated", "gathers_routing_maps": True},
+            "bf16",
+            {"--moe-token-dispatcher-type": "flex", "--moe-flex-dispatcher-backend": "hybridep"},
+        ),
+        ({"overlaps_expert_exchange": True}, "bf16", {"--overlap-moe-expert-parallel-comm": ""}),
+        ({"fills_expert_rows": True}, "bf16", {"--moe-router-padding-for-quantization": None}),
+        ({"fills_expert_rows": True}, "fp8", {"--moe-router-padding-for-quantization": ""}),
+        ({"fills_expert_rows": True}, "fp4", {"--moe-router-padding-for-quantization": ""}),
+    ],
+)
+def test_tokens_travel_to_their_experts_as_the_workload_says(
+    workload: dict[str, object], precision: str, expected: dict[str, str | None]
+) -> None:
+    own = {"model": "mixtral-8x7b", "precisions": [precision], **workload}
+    job = job_with({"accelerator": "b200-sxm-180gb", "num_gpus": 32}, workload=own)
+    found = values(job, {"tp": 2, "dp": 16, "ep": 4, "precision": precision})
+    assert {name: found.get(name) for name in expected} == expected
+
+
 def test_layers_with_experts_between_dense_ones_are_listed() -> None:
     shape = model("mixtral-8x7b").model_dump(mode="json")
     experts = {**shape["experts"], "layer_step": 2}
     job = job_with(workload={"model": {**shape, "num_layers": 4, "experts": experts}})
     assert values(job, {"tp": 2, "dp": 16, "ep": 2})["--moe-layer-freq"] == "([0,1,0,1])"
+    unused = {**shape["experts"], "num_dense_layers": 4}
+    job = job_with(workload={"model": {**shape, "num_layers": 4, "experts": unused}})
+    assert values(job, {"tp": 2, "dp": 16})["--moe-layer-freq"] == "([0]*4+[1]*0)"
 
 
 def test_norms_without_weights_and_multi_token_prediction_have_arguments() -> None:

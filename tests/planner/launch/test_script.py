@@ -103,6 +103,28 @@ def test_a_power_cap_is_set_on_every_node(tmp_path: Path) -> None:
     assert "# - Limits of power need the rights of an administrator" in launch_script(launch)
 
 
+def test_a_power_cap_without_a_known_command_is_a_note() -> None:
+    amd = job_with({"accelerator": "mi300x", "num_gpus": 32})  # 750 W
+    script = launch_script(launch_plan(amd, {**PLAN, "power_cap_fraction": 0.8}))
+    assert "# - Limit the power of each accelerator to 600 W.\n" in script
+    assert "srun torchrun" in script
+    assert script.count("srun") == 1
+
+
+def test_a_run_that_never_ends_says_so() -> None:
+    """Four nodes fail 40 times a day: without a save no run of days comes through."""
+    failing = job_with(reliability={"preset": "typical", "failures_per_1000_node_days": 1e4})
+    launch = launch_plan(failing, {**PLAN, "checkpoint_scheme": "none"})
+    assert launch.as_run.time_to_train_days is None
+    assert launch.save_every_steps is None
+    assert "the run never ends" in launch_script(launch)
+
+
+def test_values_with_commas_are_quoted() -> None:
+    windows = job_with(workload={"model": "mistral-7b"})
+    assert "  --window-size '4095,0'\n" in launch_script(launch_plan(windows, PLAN))
+
+
 def test_slurm_gets_nodes_and_accelerators() -> None:
     lines = launch_script(launched()).splitlines()
     assert lines[0] == "#!/bin/bash"
