@@ -11,11 +11,13 @@ from constraints.feasibility import least_value
 from constraints.limits import set_limits
 from constraints.space import Space, pruned_space
 from objectives.pareto import front_rows
+from simulator.domain.plan import PlanTable
 from simulator.table import Floats
 from simulator.units import DAY
 from studies.algorithm import Results
 from studies.designs.knobs import Knobs
 from studies.designs.plan_keys import plan_keys
+from studies.searchers import screening
 from studies.searchers.estimates import MOST_LEARNED, Estimator, bounds_of
 from studies.searchers.evolution import Evolution, Selection
 from studies.searchers.ratio_model import LENGTH_SCALE, NUGGET, NUM_CHOICES, RatioModel
@@ -208,6 +210,43 @@ def test_half_of_what_is_screened_is_drawn_while_nothing_is_feasible(space: Spac
         suggested.append(plan_keys(search.suggest()))
     assert len(suggested[0]) == len(np.unique(suggested[0])) == 10  # (100 - 20) / 8 rounds
     assert len(np.intersect1d(suggested[0], suggested[1])) < 10
+
+
+def begun(space: Space, seed: int, num_designs: int = 100) -> Screening:
+    """Screening that knows its first designs, all of which keep the limits."""
+    search = Screening(space, Estimator(space, Knobs.of(space)), num_designs, DEFAULT, seed)
+    evaluation = evaluate(space.job, first := search.suggest())
+    search.update(Results(values=evaluation.objectives(space.job), excess=np.zeros(len(first))))
+    return search
+
+
+@pytest.mark.parametrize(("shortfall", "num_suggested"), [(0.19, 10), (0.21, 0)])
+def test_screening_ends_where_the_most_promising_design_is_far_from_the_front(
+    space: Space, monkeypatch: pytest.MonkeyPatch, shortfall: float, num_suggested: int
+) -> None:
+    monkeypatch.setattr(Estimator, "shortfalls", lambda _, plans: np.full(len(plans), shortfall))
+    assert len(begun(space, 1).suggest()) == num_suggested
+
+
+def test_of_many_layouts_half_are_estimated_for_their_bounds_and_half_by_chance(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layouts = space.layouts
+    monkeypatch.setattr(screening, "POOL_SIZE", space.num_designs * 8 // len(layouts))
+    estimated: list[PlanTable] = []
+
+    def shortfalls(_: Estimator, plans: PlanTable) -> Floats:
+        estimated.append(plans)
+        return np.zeros(len(plans))
+
+    monkeypatch.setattr(Estimator, "shortfalls", shortfalls)
+    monkeypatch.setattr(Estimator, "layout_shortfalls", lambda _: np.arange(float(len(layouts))))
+    for seed in (1, 2):
+        begun(space, seed).suggest()
+    rows = [set(np.unique(Knobs.of(space).layout_rows(plans)).tolist()) for plans in estimated]
+    best = set(range(4))  # of eight layouts
+    assert all(best <= pool and 4 < len(pool) <= 8 for pool in rows)
+    assert rows[0] != rows[1]
 
 
 @pytest.mark.parametrize("selection", ["nsga2", "nsga3"])

@@ -115,6 +115,7 @@ def test_a_dense_plan_has_the_arguments_of_its_network_layout_and_batch() -> Non
                 "--use-persistent-ckpt-worker": "",
                 "--async-strategy": "mcore",
                 "--non-persistent-ckpt-type": None,
+                "--no-ckpt-fully-parallel-save": None,
             },
         ),
         (

@@ -592,6 +592,13 @@ def test_no_design_of_the_front_is_faster_than_thecurve_of_times() -> None:
             "Beyond 128 x, doubling barely pays off",
         ),
         (
+            # Four times as many are two doublings, which pay off from a speed-up of 2 on.
+            [(64, (64, 40.0)), (256, (256, 25.0))],
+            64,
+            "Beyond 64 x, doubling barely pays off",
+        ),
+        ([(64, (64, 40.0)), (256, (256, 19.0))], None, "Every doubling pays off from 64 to 256 x"),
+        (
             [(600, (600, 9.0)), (700, (700, 8.0)), (800, (800, 7.0))],
             None,
             "600 to 800 x: 9.00 days to 7.00 days",
