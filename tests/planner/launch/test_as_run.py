@@ -28,6 +28,7 @@ def test_a_plan_that_megatron_has_runs_as_it_is() -> None:
     assert launch.differences == ()
     assert launch.runs == launch.plan
     assert launch.as_run == launch.asked
+    assert launch.power_limit_w is None
 
 
 @pytest.mark.parametrize(
@@ -324,6 +325,14 @@ def test_all_experts_are_one_kernel_where_transformer_engine_has_one(
     told = launch_plan(apart, {**PLAN, "ep": 4, "precision": precision, "checkpoint_scheme": "async"})
     assert replaced(told) == {}
     assert not [name for name in told.environment if name.startswith("NVTE")]
+
+
+@pytest.mark.parametrize(("num_modules", "hides"), [(0, True), (1, True), (2, False)])
+def test_exchanges_hide_beside_one_module_of_multi_token_prediction(num_modules: int, *, hides: bool) -> None:
+    network = model("mixtral-8x7b").model_dump(mode="json") | {"num_mtp_layers": num_modules}
+    workload = {"model": network, "expert_products": "separate", "overlaps_expert_exchange": True}
+    launch = launched({"ep": 4, "virtual_pipeline": 2, "checkpoint_scheme": "async"}, workload=workload)
+    assert ("workload.overlaps_expert_exchange" not in replaced(launch)) is hides
 
 
 def test_experts_with_biases_are_whole() -> None:
