@@ -33,7 +33,7 @@ def peer_survival(
     lost = np.arange(num_copies, dtype=np.float64)
     one_set = np.prod((num_lost - lost) / np.maximum(nodes[:, None] - lost, 1.0), axis=1)
     expected = _holder_sets(nodes, num_copies, placement) * one_set
-    return np.where(nodes > num_lost, np.maximum(0.0, 1.0 - expected), 0.0)
+    return np.asarray(np.maximum(0.0, 1.0 - expected))  # 0 if all are lost: then one set is, surely
 
 
 def _holder_sets(nodes: Floats, num_copies: int, placement: PeerPlacement) -> Floats:
