@@ -40,8 +40,12 @@ def test_zb_h1_keeps_gradients_of_logits_of_no_more_micro_batches_than_there_are
     assert logits_bytes(workload, plans)[1] == pytest.approx(waiting)
 
 
-def test_the_embedding_gradient_of_a_module_stands_beside_the_working_layer_of_its_stage() -> None:
+@pytest.mark.parametrize("has_input", [True, False])
+def test_the_embedding_gradient_of_a_module_stands_beside_the_working_layer_of_the_first_stage(
+    *, has_input: bool
+) -> None:
     # The module goes backward first, and its activations are gone; both gradients are there when the layers have gone, too.
+    # On a stage without the embedding that of the module leaves at once.
     usual = training("llama-3.1-8b")
     workload = usual.model_copy(update={"model": usual.model.model_copy(update={"num_mtp_layers": 1})})
     gradient = 2.0 * usual.model.vocabulary_size * usual.model.hidden_size
@@ -51,10 +55,10 @@ def test_the_embedding_gradient_of_a_module_stands_beside_the_working_layer_of_i
         of_modules_bytes=of_module,
     )  # fmt: skip
     embedding, layer = embedding_at_work(
-        workload, table_of(plan_of()), activations, has_input=np.ones(1), modules=1.0
+        workload, table_of(plan_of()), activations, has_input=np.array([float(has_input)]), modules=1.0
     )
-    assert layer == pytest.approx(1e9 + gradient - 0.5e9)
-    assert embedding == pytest.approx(max(2.0 * gradient - 4e9, gradient - 0.5e9))
+    assert layer == pytest.approx(1e9 + has_input * (gradient - 0.5e9))
+    assert embedding == pytest.approx(max(2.0 * has_input * gradient - 4e9, gradient - 0.5e9))
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2])
