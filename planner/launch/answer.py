@@ -133,7 +133,7 @@ def launch_plan(job: Job, plan: Plan | Mapping[str, object]) -> Launch:
         power_command=f"nvidia-smi --power-limit={limit_w:.0f}" if is_capped and is_nvidia else None,
         save_every_steps=every_steps,
         environment=_environment(run),
-        arguments=_groups(run, every_steps),
+        arguments=_groups(run, every_steps, int(found.outcomes.checkpoints.durable_every[0])),
         remarks=(*_full_memory(found), *_remarks(run)),
     )
 
@@ -178,7 +178,8 @@ def _connections(run: AsRun) -> str | None:
     return "1" if is_split else None
 
 
-def _groups(run: AsRun, every_steps: int | None) -> tuple[ArgumentGroup, ...]:
+def _groups(run: AsRun, every_steps: int | None, durable_every: int) -> tuple[ArgumentGroup, ...]:
+    """The arguments; one in `durable_every` local saves goes on to the file system."""
     job, plan, workload = run.job, run.plan, run.workload
     groups: dict[str, Iterator[LaunchArgument]] = {
         "Network": model_arguments(workload),
@@ -187,7 +188,7 @@ def _groups(run: AsRun, every_steps: int | None) -> tuple[ArgumentGroup, ...]:
         "Batch and length": batch_arguments(workload, plan),
         "Formats, kernels, recomputation": kernel_arguments(workload, plan),
         "Gradients and optimizer": replica_arguments(workload, plan),
-        "Checkpoints": save_arguments(job, plan, every_steps or 1),
+        "Checkpoints": save_arguments(job, plan, every_steps or 1, durable_every),
     }
     listed = {title: tuple(arguments) for title, arguments in groups.items()}
     return tuple(ArgumentGroup(title=title, arguments=each) for title, each in listed.items() if each)

@@ -178,13 +178,14 @@ def _optimizer(workload: Workload) -> Iterator[LaunchArgument]:
         yield argument("overlap-cpu-optimizer-d2h-h2d")
 
 
-def save_arguments(job: Job, plan: Plan, every_steps: int) -> Iterator[LaunchArgument]:
+def save_arguments(job: Job, plan: Plan, every_steps: int, durable_every: int) -> Iterator[LaunchArgument]:
     """Yields the arguments of checkpoints; their format alone for a run without any.
 
     Args:
         job: the job.
         plan: the plan.
         every_steps: optimizer steps from one save to the next.
+        durable_every: one in so many saves on the nodes continues to the file system.
     """
     scheme, settings = plan.checkpoint_scheme, job.checkpointing
     yield argument("ckpt-format", "fsdp_dtensor" if plan.zero_stage in SHARDING else "torch_dist")
@@ -195,7 +196,7 @@ def save_arguments(job: Job, plan: Plan, every_steps: int) -> Iterator[LaunchArg
     yield argument("load", FOLDER)
     if plan.zero_stage not in SHARDING:
         yield argument("ckpt-fully-parallel-load")
-    yield argument("save-interval", every_steps * (settings.persist_every if is_local else 1))
+    yield argument("save-interval", every_steps * (durable_every if is_local else 1))
     if scheme is CheckpointScheme.SYNC:
         yield argument("no-ckpt-fully-parallel-save")
     if is_local or scheme is CheckpointScheme.ASYNC:

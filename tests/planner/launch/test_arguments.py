@@ -503,6 +503,21 @@ def test_local_saves_go_on_to_the_file_system_once_in_so_many() -> None:
     assert found["--replication-factor"] == "4"
 
 
+def test_local_saves_go_on_to_the_file_system_no_more_often_than_it_can_write_them() -> None:
+    """Llama 3.1 70B has 70.55e9 weights of 14 bytes: 988 s at 1 GB/s, in which the nodes may save once a step."""
+    job = job_with(
+        {"accelerator": "h100-sxm5-80gb", "num_gpus": 256},
+        workload={"model": "llama-3.1-70b", "global_batch_size": 256},
+        storage={"write_bytes_per_s": 1e9},
+        checkpointing={"persist_every": 1},
+        reliability={"preset": "typical", "straggler_log_mean": None},
+    )
+    plan = {"tp": 8, "pp": 4, "dp": 8, "checkpoint_scheme": "tiered"}
+    step_s, found = launch_plan(job, plan).as_run.step_time_s, values(job, plan)
+    apart = int(found["--save-interval"]) / int(found["--non-persistent-save-interval"])
+    assert 988.0 < apart * step_s < 988.0 + 2.0 * step_s
+
+
 def test_numbers_are_written_as_a_command_line_takes_them() -> None:
     assert argument("a", 1e-5, 2, 0.25, "x").values == ("1e-05", "2", "0.25", "x")
 
