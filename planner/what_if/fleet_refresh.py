@@ -29,7 +29,6 @@ from planner.text import human
 from planner.what_if.case import case_of
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
-from simulator.domain.options import WhatIf
 from simulator.table import Floats, total
 from simulator.units import DAY
 
@@ -52,7 +51,7 @@ def refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCase
     old_offers = tuple(offer for offer in job.offers if offer.accelerator.id == name)
     if not old_offers:
         return WhatIfCase(case=case, note=f"{name} is not among the offers")
-    old_job = job.model_copy(update={"offers": old_offers, "limits": Limits(), "what_if": WhatIf()})
+    old_job = job.model_copy(update={"offers": old_offers, "limits": Limits()})
     old = best(old_job)
     if old is None:
         return WhatIfCase(case=case, note=f"no design on {name} can run")
