@@ -59,7 +59,7 @@ a list of what differs: field, what is run, what the plan has, and the reason. *
 - *Checkpoints.* The interval becomes whole steps. `sync`, `sync_sharded` and `async` save to the file system. From ZeRO-1 on
   `sync` becomes `sync_sharded`, because all ranks write their shards of the optimizer. `local_nvme`, `in_memory_peer` and
   `tiered` save to the nodes with nvidia-resiliency-ext, and one save in [`persist_every`](job-file.md#checkpointing) to the
-  file system, or in more if that [writes more slowly](model/checkpoints.md). All others become `async`.
+  file system, or fewer if it [cannot write as many](model/checkpoints.md). All others become `async`.
 - *Software.* Settings of the [workload](job-file.md#workload) that describe other frameworks become those of Megatron-LM.
   So do some defaults: 8-bit copies of weights, for example, are kept between micro-batches, since Transformer Engine does.
   [`expert_products: grouped`](model/experts.md) sets the variable that asks it for one kernel, where it has one.

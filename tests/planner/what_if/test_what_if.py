@@ -10,6 +10,7 @@ from constraints.evaluation import evaluate
 from planner.text import human
 from planner.views.comparisons_view import what_if_rows
 from planner.what_if.cases import what_if_cases
+from simulator.catalog import default_node
 from simulator.domain.job import Job
 from simulator.errors import InputError
 from tests.planner.compared import HOURLY, case_of, chosen_of
@@ -234,6 +235,14 @@ class TestCases:
             assert changes == (0.0, 0.0, 0.0)
         assert "already" not in cases["in norway"].note + cases["power cap 80.0 %"].note
 
+    def test_a_site_of_the_same_region_may_be_another_one(self) -> None:
+        dirty = {"region": "us-iowa", "grid_kgco2e_per_kwh": 0.9}
+        job = job_with(H100_RENTED, site=dirty, what_if={"sites": ["us-iowa"]})
+        case = case_of(job, "in us-iowa")
+        assert case.note != "already its site"
+        assert case.carbon_change_kgco2e is not None
+        assert case.carbon_change_kgco2e < 0.0
+
     def test_a_cap_trades_time_for_energy(self) -> None:
         job = job_with(H100_RENTED, what_if={"power_caps": [0.7]})
         case, free = case_of(job, "power cap 70.0 %"), chosen_of(job).scores
@@ -295,6 +304,12 @@ class TestCases:
         )
         assert "pays back its embodied carbon never" in case_of(job, "going on").note
 
+    def test_a_new_fleet_without_a_known_price_pays_it_back_after_an_unknown_time(self) -> None:
+        node = default_node("h100-sxm5-80gb").model_dump(mode="json") | {"purchase_usd": None}
+        job = job_with({**H100_RENTED, "node": node}, A100_RENTED, what_if={"refresh_from": "a100-sxm4-80gb"})
+        note = case_of(job, "going on").note
+        assert "its price, if bought, after an unknown time, because its price is unknown" in note
+
     def test_going_on_with_an_old_fleet_takes_nothing_that_is_bought_or_made_already(self) -> None:
         fields = {"storage": {"capacity_bytes": 1e15}, "carbon_scope": {"storage": True}}
         old_fleet = {**A100_RENTED, "other_purchase_usd_per_node": 150e3}
@@ -340,6 +355,18 @@ class TestCases:
             assert case.cost_usd == pytest.approx(factor * free.cost_usd[0])
             assert case.carbon_kgco2e == free.carbon_kgco2e[0]
             assert case.note.startswith("32 x h100-sxm5-80gb for ")  # what `case_of` finds best
+
+    def test_another_rent_is_that_of_the_recommended_offer_wherever_it_stands_in_the_job(self) -> None:
+        job = job_with(H100_RENTED, A100_RENTED, what_if={"rents_usd_per_gpu_hour": [2.6]})
+        chosen = chosen_of(job, offer=1)
+        (case,) = what_if_cases(job, chosen, nothing)
+        assert case.case == "$2.6 a GPU-hour of a100-sxm4-80gb"
+        assert case.cost_usd == pytest.approx(2.0 * chosen.scores.cost_usd[0])
+
+    def test_as_many_of_other_accelerators_are_another_recommendation(self) -> None:
+        job = job_with(H100_RENTED, A100_RENTED, what_if={"rents_usd_per_gpu_hour": [9.0]})
+        (case,) = what_if_cases(job, chosen_of(job), lambda other: chosen_of(other, offer=1))
+        assert case.note.startswith("16 x a100-sxm4-80gb for ")
 
     def test_the_same_accelerators_may_still_be_the_best_at_another_price(self) -> None:
         job = job_with(H100_RENTED, what_if={"rents_usd_per_gpu_hour": [3.0]})
