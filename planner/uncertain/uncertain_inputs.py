@@ -163,7 +163,7 @@ def _of_reliability(job: Job) -> Iterator[Lever]:
     times = tuple(name for name in type(reliability.restart).model_fields if name.endswith("_s"))
     yield _factor_lever(job, "restart times", "restart_time", scaling(("reliability", "restart"), times))
     factors, mid = straggler_excess_factors(job), reliability.straggler_slowdown
-    if factors.low < factors.high and mid > 1.0:
+    if factors.low < factors.high:
         low, high = (1.0 + (mid - 1.0) * factor for factor in (factors.low, factors.high))
         why = "5th to 95th percentile of its logarithm, among 3,079 jobs (arXiv 2505.05713) by default"
         yield _lever("straggler slow-down", "x", (low, mid, high), why, _with_slowdown)
