@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,15 @@ def test_an_error_of_all_of_a_step_does_not_make_it_endless() -> None:
         lever.input for lever in uncertain_inputs(job_with(), 0, wild) if lever.input.name == STEP_TIME
     )
     assert (step.low, step.mid, step.high) == pytest.approx((0.5, 1.0, 10.0))
+
+
+@pytest.mark.parametrize(("is_measured", "told"), [(True, ""), (False, ", the least accurate group")])
+def test_an_error_that_is_borrowed_from_other_accelerators_is_that_of_the_least_accurate(
+    *, is_measured: bool, told: str
+) -> None:
+    known = replace(QUARTER, is_measured=is_measured)
+    step = next(lever.input for lever in uncertain_inputs(job_with(), 0, known))
+    assert step.why == f"simulated steps have a mean error of 25.0 % on {known.compared_with}{told}"
 
 
 def test_a_given_range_of_the_step_time_is_that_of_actual_over_simulated() -> None:
