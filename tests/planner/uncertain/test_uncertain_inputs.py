@@ -87,6 +87,9 @@ def test_a_factor_scales_all_that_it_stands_for() -> None:
         for whose in ("", "_per_node"):
             name = f"{rate}_bytes_per_s{whose}"
             assert getattr(slow, name) == 0.5 * getattr(job.storage, name)
+    restarts = lever_of(job, "restart times").change(job, 2.0).reliability.restart
+    for name, value in job.reliability.restart:
+        assert getattr(restarts, name) == (2.0 if name.endswith("_s") else 1.0) * value, name
     dear = lever_of(job, "electricity, hour by hour, demand charge included").change(job, 2.0).site
     assert dear.demand_usd_per_w_month == 0.03
     assert dear.electricity_profile is not None
@@ -150,11 +153,20 @@ def test_a_given_range_of_the_step_time_is_that_of_actual_over_simulated() -> No
 
 
 def test_shares_stay_below_one_at_the_top_of_their_range() -> None:
-    job = job_with(H100_BOUGHT, ownership={"utilization_fraction": 0.95, "residual_fraction": 0.2})
-    used = lever_of(job, "ownership.utilization_fraction").input
-    assert used.low < used.mid == 0.95
-    assert used.high == 1.0
+    shares = {"utilization_fraction": 0.95, "capital_cost_fraction_per_year": 0.9, "residual_fraction": 0.2}
+    job = job_with(H100_BOUGHT, ownership=shares)
+    for name in ("utilization_fraction", "capital_cost_fraction_per_year"):
+        found = lever_of(job, f"ownership.{name}").input
+        assert found.low < found.mid == shares[name]
+        assert found.high == 1.0
     assert lever_of(job, "ownership.residual_fraction").input.mid == 0.2
+
+
+def test_nodes_without_a_residual_value_have_none_that_is_unsure() -> None:
+    job = job_with(H100_BOUGHT, ownership={"depreciation": "straight_line", "residual_fraction": 0.0})
+    assert "ownership.residual_fraction" not in {
+        lever.input.name for lever in uncertain_inputs(job, 0, QUARTER)
+    }
 
 
 def test_an_offer_with_a_site_of_its_own_has_its_grid() -> None:
