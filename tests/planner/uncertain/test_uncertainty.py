@@ -77,6 +77,13 @@ def test_the_error_of_a_layout_ties_others_near_to_it_but_not_itself_with_anothe
     assert tied_designs(job, other_order, 1, seed=1).tolist() == [False, False, True, True]
 
 
+def test_designs_that_are_alike_are_tied_however_many_there_are() -> None:
+    job = job_with({**H100_RENTED, "num_gpus": 64}, reliability="typical")
+    one = evaluate(job, pruned_space(job).designs_at(np.zeros(1, dtype=np.intp)))
+    alike = one.take(np.zeros(2 * BATCH + 2, dtype=np.intp))
+    assert tied_designs(job, alike, 1, seed=1).tolist() == [row != 1 for row in range(len(alike))]
+
+
 @pytest.mark.long
 def test_a_long_front_is_drawn_until_no_design_is_tied_any_more() -> None:
     job = job_with({**H100_RENTED, "num_gpus": 64}, reliability="typical")
