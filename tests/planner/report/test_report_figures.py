@@ -35,7 +35,7 @@ from simulator.domain.job import Job, Objective
 from simulator.domain.limits import Limits
 from simulator.domain.offer import Estimate, GpuRange
 from simulator.domain.options import Factors
-from simulator.domain.plan import PlanTable
+from simulator.domain.plan import PlanTable, Recompute
 from studies.files.design_log import read_designs
 from tests.planner.report_pages import best_of, figure
 from tests.planner.report_studies import answered, drawn, job
@@ -367,6 +367,52 @@ def test_the_error_of_a_step_is_that_of_one_kind_of_accelerator_wherever_it_stan
     assert not step.marks
 
 
+@pytest.mark.parametrize(("site", "place"), [("norway", ""), ("us-iowa", " (offer 1)")])
+def test_a_design_that_takes_as_long_is_no_tie_if_it_costs_less(site: str, place: str) -> None:
+    """Twice the same accelerators of one size: rent is all of the cost, and half more is asked for the others."""
+    here, size = rented(job(), h100=1.0, a100=9.0), {"num_gpus": GpuRange(min=16, max=16)}
+    own = here.offers[0].model_copy(update=size)
+    dear = {"site": job_with(site=site).site, "rent_usd_per_gpu_hour": Estimate(low=1.5, mid=1.5, high=1.5)}
+    objectives = (Objective.TIME, Objective.COST)
+    both = here.model_copy(update={"offers": (own, own.model_copy(update=dear)), "objectives": objectives})
+    answer = recommend(both, seed=1, tracking=False, with_report=False)
+    name = f"rent of h100-sxm5-80gb in {both.site.region}{place}"
+    (rent,) = (each for each in flips_of(both, answer).ranges if each.label == name)
+    (mark,) = rent.marks
+    error = accuracy_of_best(both, best_of_answer(answer)).mean_absolute_error_fraction
+    # A quote is tried up to four times, in a stretch that is halved ten times.
+    assert 1.0 + mark.value == pytest.approx(1.5 / (1.0 - error), abs=3.0 / 2**9)
+
+
+def test_an_input_that_moves_no_objective_may_still_break_a_limit() -> None:
+    """Power costs nothing where the cluster is rented, and there may not be more of it."""
+    here = rented(job(), h100=1.0, a100=9.0)
+    alone = here.model_copy(update={"offers": here.offers[:1]})
+    answer = recommend(alone, seed=1, tracking=False, with_report=False)
+    limits = Limits(power_w=1.01 * best_of_answer(answer).peak_power_w)
+    (power,) = (
+        each
+        for each in flips_of(alone.model_copy(update={"limits": limits}), answer).ranges
+        if each.label.startswith("accelerator power")
+    )
+    (mark,) = power.marks
+    assert 0.0 < mark.value < 0.02
+    assert "because the recommended one violates power" in power.note
+
+
+def test_what_is_better_without_any_change_is_not_what_a_change_brings() -> None:
+    """A search that was stopped early may recommend full recomputation, which every layout without it beats."""
+    report = drawn().report
+    best = best_of(report)
+    plan = best.plan.model_copy(update={"recompute": Recompute.FULL})
+    slow = best.model_copy(update={"plan": plan})
+    size = GpuRange(min=best.plan.num_gpus, max=best.plan.num_gpus)
+    own = report.job.offers[best.plan.offer].model_copy(update={"num_gpus": size})
+    unlimited = report.job.model_copy(update={"limits": Limits(), "offers": (own,)})
+    found = flips_of(unlimited, report.answer.model_copy(update={"front": (slow,), "recommendation": slow}))
+    assert found.title == "No single input changes the recommendation"
+
+
 def test_rivals_have_their_site_where_the_job_has_several() -> None:
     answer, one = drawn().report.answer, drawn().report.job
     norway = job_with(site="norway").site
@@ -375,7 +421,9 @@ def test_rivals_have_their_site_where_the_job_has_several() -> None:
     )
     best = best_of(drawn().report)
     for job_, places in (two, {"norway", one.site.region}), (one, {""}):
-        told = [rival.words for rival in rivals(job_, answer, best, FastestRuns(job_, best))]
+        found = rivals(job_, answer, best, FastestRuns(job_, best))
+        assert len({rival.plan for rival in found}) == len(found)
+        told = [rival.words for rival in found]
         assert {words.partition(",")[0].partition(" in ")[2] for words in told if "not on" in words} == places
 
 

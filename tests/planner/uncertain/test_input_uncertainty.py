@@ -10,6 +10,7 @@ import pytest
 from constraints.evaluation import Evaluation, evaluate
 from objectives.input_uncertainty import objectives_at_ends
 from planner.recommended.recommendation import Spread
+from planner.uncertain import input_uncertainty
 from planner.uncertain.drawn_front import drawn_front
 from planner.uncertain.input_uncertainty import input_uncertainty_of
 from planner.uncertain.sensitivity import front_tornado
@@ -120,6 +121,30 @@ def test_orders_hold_in_as_many_draws_as_one_counts() -> None:
         (one.objective, one.design_id, one.next_design_id, one.holds_fraction) for one in found.neighbours
     ]
     assert pairs == neighbours
+
+
+def test_equal_designs_have_no_order() -> None:
+    job, front = unsure_front()
+    twice = front.take(np.array([0, 0, 2]))
+    found = input_uncertainty_of(job, twice, IDS, 1, seed=1)
+    pairs = {frozenset((one.design_id, one.next_design_id)) for one in found.neighbours}
+    assert frozenset(IDS[:2].tolist()) not in pairs
+    assert pairs
+    assert IDS[0] not in {one.design_id for one in found.orderings}
+
+
+def test_of_a_long_front_the_best_by_every_objective_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_uncertainty, "MOST_RIVALS", 2)  # the ends of the front
+    job, front = unsure_front()
+    best = int(front.objectives(job)[:, 0].argmin())
+    others = [row for row in range(3) if row != best]
+    order = np.array([others[0], best, others[1]])
+    found = input_uncertainty_of(job, front.take(order), IDS[order], 2, seed=1)
+    assert IDS[best] in {design.design_id for design in found.designs}
+    (cheaper,) = (one for one in found.orderings if one.objective == "cost")
+    values = drawn_front(job, front.take(order), 1)[1].values
+    assert cheaper.design_id == IDS[best]
+    assert cheaper.holds_fraction == pytest.approx(np.mean(values[:, 1, 0] < values[:, 2, 0]), abs=1e-12)
 
 
 def test_bars_of_an_input_have_the_places_that_one_counts_the_longest_bar_first() -> None:
