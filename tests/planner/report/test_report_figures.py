@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -17,13 +18,14 @@ from planner.answer.recommend import recommend
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
 from planner.report.data import Bar, BarsFigure, LinesFigure, Part, Range, RangesFigure
+from planner.report.designs import EXCESS_NAMES
 from planner.report.fastest import FastestRuns
 from planner.report.figures import part_colours, show_figure
 from planner.report.flips import flips
 from planner.report.front import front_figure
 from planner.report.plots import STYLE, drawing
 from planner.report.rivals import rivals
-from planner.report.scaling import MOST_SIZES, curve_of, curve_title, few_sizes
+from planner.report.scaling import MOST_SIZES, curve_of, curve_title, few_sizes, scaling
 from planner.report.sources import report_of_folder
 from planner.report.spread import spreads
 from planner.report.units import text
@@ -35,7 +37,7 @@ from simulator.domain.job import Job, Objective
 from simulator.domain.limits import Limits
 from simulator.domain.offer import Estimate, GpuRange
 from simulator.domain.options import Factors
-from simulator.domain.plan import PlanTable, Recompute
+from simulator.domain.plan import CheckpointScheme, PlanTable, Recompute
 from studies.files.design_log import read_designs
 from tests.planner.report_pages import best_of, figure
 from tests.planner.report_studies import answered, drawn, job
@@ -427,6 +429,21 @@ def test_rivals_have_their_site_where_the_job_has_several() -> None:
         assert {words.partition(",")[0].partition(" in ")[2] for words in told if "not on" in words} == places
 
 
+def test_layouts_beside_the_front_are_saved_and_capped_as_the_recommended_design_is() -> None:
+    report = drawn().report
+    own = {
+        "checkpoint_scheme": CheckpointScheme.SYNC_SHARDED,
+        "checkpoint_interval_s": 600.0,
+        "power_cap_fraction": 0.8,
+    }
+    best = best_of(report)
+    best = best.model_copy(update={"plan": best.plan.model_copy(update=own)})
+    found = rivals(report.job, report.answer, best, FastestRuns(report.job, best))
+    beside = [rival.plan for rival in found if rival.design_id is None]
+    assert beside
+    assert all(getattr(plan, name) == value for plan in beside for name, value in own.items())
+
+
 def test_a_quote_is_searched_beyond_itself_for_offers_that_are_not_on_the_front() -> None:
     """Rent is all of the cost: the other offer wins when the ratio of rents is the ratio of the hours of both."""
     cheap = recommend(rented(job(), h100=1.0, a100=0.9), seed=1, tracking=False, with_report=False)
@@ -593,6 +610,21 @@ def test_the_cheapest_size_is_that_of_the_cheapest_design_of_the_front() -> None
         for line in lines.lines:
             if line.label == design.accelerator and design.plan.num_gpus in line.x:
                 assert line.y[line.x.index(design.plan.num_gpus)] <= design.cost_usd
+
+
+def test_the_cost_of_a_size_is_that_of_a_design_that_keeps_all_limits() -> None:
+    report, cloud = drawn().report, drawn().cloud
+    best, answer = best_of(report), report.answer.model_copy(update={"front": ()})
+    is_own = (cloud.accelerator == cloud.accelerators.index(best.accelerator)) & (cloud.broken == 0)
+    rows = np.flatnonzero(is_own & (cloud.num_gpus == best.plan.num_gpus))
+    cheapest, second = rows[np.argsort(cloud.cost_usd[rows])[:2]]
+    assert cloud.cost_usd[cheapest] < cloud.cost_usd[second]
+    late = cloud.broken.copy()
+    late[cheapest] = 1 << EXCESS_NAMES.index("deadline_days")
+    figures = scaling(report.job, answer, best, replace(cloud, broken=late), FastestRuns(report.job, best))
+    (costs,) = (each for each in figures if each.name == "scaling-cost")
+    (own,) = (line for line in costs.lines if line.label == best.accelerator)
+    assert own.y[own.x.index(best.plan.num_gpus)] == cloud.cost_usd[second]
 
 
 @pytest.mark.parametrize(("name", "joins"), [("scaling", "-"), ("scaling-cost", "None")])
