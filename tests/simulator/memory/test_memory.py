@@ -290,6 +290,19 @@ class TestPeaks:
         assert kept.allocated_bytes == pytest.approx(states + late.late_gradients_bytes + passes)
         assert late.late_gradients_bytes == kept.gradients_bytes == memory(1).gradients_bytes
 
+    @pytest.mark.parametrize(("update", "peak"), [(1.0, 35.0 + 12.0), (40.0, 35.0 + 4.0 + 40.0)])
+    def test_copies_for_the_update_are_made_when_activations_and_workspace_are_gone(
+        self, update: float, peak: float
+    ) -> None:
+        used = {
+            **{"weights": 10.0, "gradients": 5.0, "optimizer": 20.0, "late_gradients": 4.0},
+            **{"activations": 7.0, "logits": 3.0, "workspace": 2.0, "update": update},
+        }
+        columns = {
+            name: np.array([used.get(name.removesuffix("_bytes"), 0.0)]) for name in MemoryTable.names()
+        }
+        assert MemoryTable(**columns).allocated_bytes == peak
+
     def test_each_kind_of_published_peak_has_its_sum(self) -> None:
         memory = memory_of(training(), plan_of(tensor=2, data=8))
         assert memory.peak_of("allocated") == memory.allocated_bytes

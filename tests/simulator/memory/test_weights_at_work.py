@@ -83,3 +83,16 @@ def test_the_projection_of_a_module_may_be_the_largest_product() -> None:
     ]
     # Weights and gradient of the product.
     assert products == pytest.approx([2 * 2 * 2048 * 2048, 2 * 2 * 2048 * 2 * 2048])
+
+
+def test_a_rank_that_alone_has_its_experts_gathers_none_of_them() -> None:
+    # Mixtral 8x7B with a rank for each expert: the other weights of a layer have eight owners.
+    workload = changed(
+        training("mixtral-8x7b", global_batch_size=8), gradient_bytes=2, weight_prefetch="none"
+    )
+    others = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 8 * 4096 + 2 * 4096  # attention, router, norms
+    expert, output = 3 * 4096 * 14_336, 32_000 * 4096
+    gradients = 2 * (others + expert + output) + workload.wire_bytes * others
+    assert at_work(workload, plan_of(data=8, expert=8, zero=3)) == pytest.approx(
+        2 * (others + output) + gradients
+    )
