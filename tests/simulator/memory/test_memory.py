@@ -295,8 +295,14 @@ class TestPeaks:
         self, update: float, peak: float
     ) -> None:
         used = {
-            **{"weights": 10.0, "gradients": 5.0, "optimizer": 20.0, "late_gradients": 4.0},
-            **{"activations": 7.0, "logits": 3.0, "workspace": 2.0, "update": update},
+            "weights": 10.0,
+            "gradients": 5.0,
+            "optimizer": 20.0,
+            "late_gradients": 4.0,
+            "activations": 7.0,
+            "logits": 3.0,
+            "workspace": 2.0,
+            "update": update,
         }
         columns = {
             name: np.array([used.get(name.removesuffix("_bytes"), 0.0)]) for name in MemoryTable.names()
