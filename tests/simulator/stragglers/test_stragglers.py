@@ -274,9 +274,12 @@ def test_without_a_pipeline_a_step_waits_for_the_slowest_of_all_ranks_however_th
         assert found == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("slowest", [1.0, 1.4])
 @pytest.mark.parametrize("chunks", [1, 2])
-def test_stages_that_all_wait_for_as_many_ranks_are_all_slower_and_so_is_the_fill(chunks: int) -> None:
-    design = design_of(ranks=64, stages=2, chunks=chunks, micro_batches=4)
+def test_stages_that_all_wait_for_as_many_ranks_are_all_slower_and_so_is_the_fill(
+    chunks: int, slowest: float
+) -> None:
+    design = design_of(ranks=64, stages=2, chunks=chunks, micro_batches=4, slowest=slowest)
     expected = float(lognormal_factor(0.02, expected_maximum(64)))
     assert slowdown(Stragglers(rank_log_deviation=0.02), design) == pytest.approx(expected)
 
