@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from planner.answer.recommend import recommend
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
-from planner.report.data import Bar, BarsFigure, LinesFigure, Part, Range, RangesFigure
+from planner.report.data import Bar, BarsFigure, HistogramFigure, LinesFigure, Part, Range, RangesFigure
 from planner.report.designs import EXCESS_NAMES
 from planner.report.fastest import FastestRuns
 from planner.report.figures import part_colours, show_figure
@@ -69,6 +69,45 @@ def test_replays_that_are_all_alike_stand_in_the_middle_of_a_narrow_picture(
         assert found.edges[-1] == pytest.approx(1.02 * value)
         (place,) = np.flatnonzero(found.counts)
         assert found.edges[place] + found.edges[place + 1] == pytest.approx(2.0 * value)
+
+
+def spreads_of(
+    monkeypatch: pytest.MonkeyPatch, days: np.ndarray, *, deadline_days: float | None = None, **finish: float
+) -> list[HistogramFigure]:
+    """Histograms of runs that take so many days for 1 USD a day."""
+    report = drawn().report
+    assert report.answer.uncertainty is not None
+    monkeypatch.setattr("planner.report.spread.replayed", lambda *_: (86_400.0 * days, days))
+    limited = report.job.model_copy(update={"limits": Limits(deadline_days=deadline_days)})
+    told = report.answer.uncertainty.time_to_train_days.model_copy(update=finish)
+    uncertainty = report.answer.uncertainty.model_copy(update={"time_to_train_days": told})
+    answer = report.answer.model_copy(update={"uncertainty": uncertainty})
+    return spreads(limited, answer, cast("Evaluation", None))
+
+
+@pytest.mark.parametrize(("deadline_days", "is_drawn"), [(2.4, True), (2.6, False)])
+def test_a_limit_is_drawn_up_to_half_a_picture_beyond_it(
+    monkeypatch: pytest.MonkeyPatch, deadline_days: float, *, is_drawn: bool
+) -> None:
+    # All but the last six of 400 runs of one to two days are drawn: up to 1.985 days, and half of 0.985 days more is 2.48.
+    finish, _ = spreads_of(monkeypatch, np.linspace(1.0, 2.0, 400), deadline_days=deadline_days)
+    assert (finish.num_beyond, sum(finish.counts)) == (6, 394)
+    label = f"deadline: {text(deadline_days, 'days')}"
+    assert (label in [mark.label for mark in finish.marks]) is is_drawn
+    assert (label in finish.note) is not is_drawn
+
+
+def test_a_run_of_centuries_has_no_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    days = np.linspace(1.0, 2.0, 400)
+    for last, is_dated in ((36_000.0, True), (5e6, False)):
+        finish, _ = spreads_of(monkeypatch, days, p50=30_000.0, p95=last)
+        assert ("If started on" in finish.note) is is_dated
+
+
+def test_replays_that_never_end_have_no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    days = np.linspace(1.0, 2.0, 400)
+    days[7] = np.inf
+    assert spreads_of(monkeypatch, days) == []
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.336, 0.457), (336.0, 457.0), (3.36e6, 4.57e6)])
