@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 
 from planner.answer.recommend import recommend
 from planner.recommended.recommendation import Design, Recommendation
+from planner.report import breakdowns as report_breakdowns
 from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
 from planner.report.data import Bar, BarsFigure, HistogramFigure, LinesFigure, Part, Range, RangesFigure
 from planner.report.designs import EXCESS_NAMES
@@ -171,6 +172,49 @@ def test_a_picture_of_several_designs_names_the_ranks_of_all() -> None:
     best, others = best_of(report), [each for each in report.answer.front if each != best_of(report)]
     assert named(of(best, 1, 2)) == {"context parallelism"}
     assert named(of(best, 1, 2), of(others[0], 2, 1)) == {"tensor and context parallelism"}
+
+
+def test_what_only_another_design_spends_is_drawn_too() -> None:
+    report = drawn().report
+    best, other = best_of(report), next(each for each in report.answer.front if each != best_of(report))
+    parts = [{"rent_usd": 100.0, "storage_usd": 0.0}, {"rent_usd": 90.0, "storage_usd": 20.0}]
+    own, dear = (
+        each.model_copy(update={"cost_parts_usd": its})
+        for each, its in zip((best, other), parts, strict=True)
+    )
+    cost = breakdowns(report.job, report.answer.model_copy(update={"front": (dear,)}), own)[0]
+    assert [[part.value for part in bar.parts] for bar in cost.bars] == [[100.0, 0.0], [90.0, 20.0]]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "title"),
+    [
+        (
+            {"productive_s": 80.0, "lost_work_s": 5.0, "restart_s": 15.0},
+            "80.0 % of 100 s are productive steps; the largest loss is restarts (15.0 %)",
+        ),
+        ({"productive_s": 100.0, "lost_work_s": 0.0}, "All of 100 s are productive steps"),
+    ],
+)
+def test_the_title_of_a_run_names_its_largest_loss(seconds: dict[str, float], title: str) -> None:
+    report = drawn().report
+    best = best_of(report).model_copy(update={"run_seconds": seconds})
+    figures = breakdowns(report.job, report.answer.model_copy(update={"front": ()}), best)
+    assert [each.title for each in figures if each.name == "run"] == [title]
+
+
+def test_the_fullest_stage_of_a_long_pipeline_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_breakdowns, "MOST_STAGES", 1)  # the first one
+    report = drawn().report
+    best = best_of(report)
+    plan = best.plan.model_copy(
+        update={"pipeline_parallel": 2, "data_parallel": best.plan.data_parallel // 2}
+    )
+    workload = report.job.workload.model_copy(update={"stage_layers": (4, 28)})
+    job_ = report.job.model_copy(update={"workload": workload})
+    memory = breakdowns(job_, report.answer, best.model_copy(update={"plan": plan}))[-1]
+    assert [bar.label for bar in memory.bars] == ["stage 0", "stage 1"]
+    assert memory.title.startswith("The fullest of 2 stages, stage 1,")
 
 
 def test_the_title_of_the_memory_names_the_fullest_stage() -> None:
