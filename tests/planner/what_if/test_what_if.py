@@ -157,12 +157,31 @@ class TestCases:
         assert case.case == "start later for carbon"
         assert case.note == "waiting up to 1.00 days saves less than 0.1 % of its mean: start at once"
         assert case.carbon_change_kgco2e == 0.0
+        days = float(chosen_of(job).scores.time_to_train_s[0]) / 86_400
+        limits = {"deadline_days": days + 5.5 / 24}
+        soon = job_with(H100_RENTED, site=calm, what_if={"start_within_hours": 24}, limits=limits)
+        told = "waiting up to 5.00 h, the latest that meets the deadline, saves less than 0.1 % of its mean"
+        assert case_of(soon, "start").note == f"{told}: start at once"
 
     def test_moving_away_says_what_only_this_site_has(self) -> None:
         site = {**HOURLY, "demand_usd_per_w_month": 0.015}
         job = job_with(H100_BOUGHT, site=site, what_if={"sites": ["norway"]})
         note = case_of(job, "in norway").note
         assert note.startswith("without the hourly grid and the demand charge of us-iowa")
+
+    def test_moving_away_loses_the_weather_and_not_what_the_other_site_has_too(self) -> None:
+        weather = {"mean_celsius": 12, "free_cooling_below_celsius": 18, "overhead_per_celsius": 0.01}
+        there = {"region": "norway", "grid_profile": {"mean": 0.03, "daily_amplitude": 0.01}}
+        job = job_with(H100_RENTED, site={**HOURLY, "climate": weather}, what_if={"sites": [there]})
+        assert case_of(job, "in norway").note.startswith("without the climate of us-iowa")
+
+    def test_an_offer_leaves_its_own_site_too(self) -> None:
+        moved = [
+            case_of(job_with(offer, site=site, what_if={"sites": ["norway"]}), "in norway")
+            for offer, site in (({**H100_RENTED, "site": "poland"}, "us-iowa"), (H100_RENTED, "poland"))
+        ]
+        assert moved[0].carbon_change_kgco2e == moved[1].carbon_change_kgco2e
+        assert (moved[0].carbon_change_kgco2e or 0.0) < 0.0
 
     def test_a_later_start_is_never_dirtier(self) -> None:
         job = job_with(H100_RENTED, site=HOURLY, what_if={"start_within_hours": 24})
@@ -210,6 +229,20 @@ class TestCases:
         case = case_of(job_with(H100_RENTED, site=profile, what_if=asked, limits=limits), "start")
         assert case.note == "no later start meets the deadline"
         assert case.time_change_days == 0.0
+
+    def test_a_design_that_is_late_anyway_starts_at_once(self) -> None:
+        days = float(chosen_of(job_with(H100_RENTED)).scores.time_to_train_s[0]) / 86_400
+        late = {"deadline_days": 0.5 * days}
+        job = job_with(H100_RENTED, site=HOURLY, what_if={"start_within_hours": 100}, limits=late)
+        assert case_of(job, "start").note == "no later start meets the deadline"
+
+    def test_pauses_that_leave_no_time_for_a_restart_have_no_figures(self) -> None:
+        # Clean and dirty hours take turns, and a restart takes more than an hour.
+        profile = {"region": "us-iowa", "grid_profile": [0.1, 0.5] * 12}
+        asked = {"pauses": [{"by": "carbon", "hours_fraction": 0.5}]}
+        slow = {"preset": "typical", "restart": {"initialize_s": 4000}}
+        case = case_of(job_with(H100_RENTED, site=profile, what_if=asked, reliability=slow), "pause")
+        assert (case.note, case.cost_usd) == ("no interval between pauses is longer than a restart", None)
 
     def test_a_later_start_keeps_the_deadline_with_the_wanted_probability(self) -> None:
         profile = {"region": "us-iowa", "grid_profile": [0.6 - 0.001 * hour for hour in range(480)]}
@@ -331,6 +364,15 @@ class TestCases:
         for share, breaks in ((1.1, False), (0.8, True)):
             job = job_with(H100_RENTED, old_fleet, what_if=asked, limits={"budget_usd": share * usd})
             assert ("budget_usd" in case_of(job, "going on").limits_broken) == breaks
+
+    def test_the_carbon_limit_of_going_on_is_that_of_operation(self) -> None:
+        asked = {"refresh_from": "a100-sxm4-80gb"}
+        kg = case_of(job_with(H100_RENTED, A100_RENTED, what_if=asked), "going on").carbon_kgco2e
+        assert kg is not None
+        for share, breaks in ((1.001, False), (0.9, True)):
+            limits = {"carbon_kgco2e": share * kg}
+            job = job_with(H100_RENTED, A100_RENTED, what_if=asked, limits=limits)
+            assert ("carbon_kgco2e" in case_of(job, "going on").limits_broken) == breaks
 
     def test_going_on_must_keep_the_budget_with_the_wanted_probability(self) -> None:
         old_fleet = {**A100_RENTED, "other_purchase_usd_per_node": 150e3}
