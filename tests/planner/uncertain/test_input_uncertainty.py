@@ -14,7 +14,7 @@ from planner.uncertain import input_uncertainty
 from planner.uncertain.drawn_front import drawn_front
 from planner.uncertain.input_uncertainty import input_uncertainty_of
 from planner.uncertain.sensitivity import front_tornado
-from planner.uncertain.uncertainty import replayed, uncertainty_of
+from planner.uncertain.uncertainty import replayed, share_within, uncertainty_of
 from simulator.domain.job import Job
 from simulator.table import Floats
 from simulator.units import DAY, HOUR
@@ -163,10 +163,16 @@ def test_bars_of_an_input_have_the_places_that_one_counts_the_longest_bar_first(
             assert at == values[row]
             assert place == 1 + sum(value < values[row] for value in values)
         moved += bar.place_at_low != bar.place_at_high
+        assert bar.at_low != bar.at_high, bar.input
     assert moved > 0
     for _, group in groupby(bars, key=lambda bar: (bar.design_id, bar.objective)):
         lengths = [abs(bar.at_high - bar.at_low) for bar in group]
         assert lengths == sorted(lengths, reverse=True)
+
+
+def test_what_just_meets_a_limit_meets_it() -> None:
+    assert share_within(np.array([1.0, 2.0, 3.0, 4.0]), 3.0) == 0.75
+    assert share_within(np.array([1.0]), None) is None
 
 
 def spread_of(values: Floats) -> Spread:
