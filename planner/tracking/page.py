@@ -102,9 +102,8 @@ def tracking_page(uri: str, port: int | None = None) -> Iterator[tuple[str, subp
 def _free_port(asked: int | None) -> int:
     """The port that was asked for, or any free one. On one in use another program would answer in MLflow's place."""
     with closing(socket.socket()) as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # connections that have ended take no port
+        # Connections that have ended take no port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, asked or 0))
         except OSError as error:
