@@ -360,7 +360,7 @@ def _is_dealt_as_chosen(table: PlanTable, group_sizes: Integers) -> Booleans:
 
 
 def _is_own_sharding(job: Job, table: PlanTable) -> Booleans:
-    """Whether ZeRO stage and shard groups give a distinct layout, `(n,)`: groups that hold all ranks are the same as none.
+    """Whether ZeRO stage and shard groups are tried and give a distinct layout, `(n,)`: groups of all ranks are as none.
 
     Where groups are mandatory, the rules of layouts alone decide which are allowed.
     """
