@@ -8,7 +8,7 @@ from rich.table import Table
 from planner import Recommendation, load_job, recommend
 
 JOB = Path(__file__).parent / "llama-3.1-70b.yaml"
-BUDGETS_USD = (1.7e6, 1.8e6, 2.2e6)
+BUDGETS_USD = (1.75e6, 1.83e6, 2.2e6)
 
 
 def main() -> None:

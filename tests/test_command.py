@@ -54,7 +54,8 @@ def designs_in_mlflow(folder: Path, answer: dict[str, dict[str, str]]) -> int:
 @pytest.mark.long
 def test_an_interrupt_leaves_every_evaluated_design_in_mlflow_and_in_the_output(tmp_path: Path) -> None:
     endless = ["search.algorithm=nsga2", "search.max_evaluations=10000000", "search.num_restarts=100"]
-    changes = [part for change in endless for part in ("--set", change)]
+    large = ["search.zero_stages=[1, 2, 3]", "limits={}", "search.power_caps=[1.0, 0.9, 0.8, 0.7, 0.6]"]
+    changes = [part for change in (*endless, *large) for part in ("--set", change)]
     job = str(ROOT / "examples" / "llama-3.1-70b.yaml")
     command = [
         sys.executable,

@@ -107,7 +107,7 @@ def test_the_planning_script_is_short_and_prints_a_line_for_each_budget_and_gpu_
     assert len(text.splitlines()) < 40
     lines = [line for line in output_of(script.name) if "-sxm" in line]
     assert len(lines) == 6
-    assert ["budget_usd" in line for line in lines] == [True, True, False, True, False, False]
+    assert ["budget_usd" in line for line in lines] == [True, True, True, False, False, False]
 
 
 def output_of(script: str) -> list[str]:
