@@ -35,7 +35,8 @@ def no_memory(job: Job, num_layouts: int) -> Infeasibility:
         f"the layout on offer with the lowest memory needs {_need(job, found.least)}",
         nearest,
     ]
-    if not job.search.shards_more_in_pipelines:
+    has_pipelines = max(job.search.pipeline_parallel or (2,)) > 1
+    if has_pipelines and not job.search.shards_more_in_pipelines:
         reasons.append(
             "pipelines were tried with ZeRO stage 1 alone; search.zero_stages=[1, 2, 3] tries all in them, too"
         )

@@ -58,7 +58,10 @@ def test_where_the_listed_splits_never_fit_no_number_of_accelerators_is_proposed
     assert answer.reasons[-1] == "no number of these accelerators has a layout that fits"
 
 
-@pytest.mark.parametrize(("listed", "is_told"), [({}, True), ({"zero_stages": [1, 2, 3]}, False)])
+@pytest.mark.parametrize(
+    ("listed", "is_told"),
+    [({}, True), ({"zero_stages": [1, 2, 3]}, False), ({"pipeline_parallel": [1]}, False)],
+)
 def test_where_nothing_fits_sharding_that_was_not_tried_in_pipelines_is_told(
     listed: dict[str, object], is_told: bool
 ) -> None:
