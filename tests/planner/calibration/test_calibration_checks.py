@@ -60,6 +60,12 @@ class TestUnits:
         with pytest.raises(InputError, match=r"2\.00 times shorter"):
             check_explained(np.array([math.log(2.0), math.log(2.0), 0.0]), "steps.csv", STEPS)
 
+    @pytest.mark.parametrize("sign", [1.0, -1.0])
+    def test_half_as_long_again_is_the_most_that_a_cluster_is_believed(self, sign: float) -> None:
+        check_explained(sign * np.log([1.49]), "steps.csv", STEPS)
+        with pytest.raises(InputError, match=r"1\.51 times"):
+            check_explained(sign * np.log([1.51]), "steps.csv", STEPS)
+
 
 class TestEnds:
     @pytest.mark.parametrize(("value", "end"), [(0.2, "lowest"), (0.9, "highest")])
@@ -69,6 +75,11 @@ class TestEnds:
 
     def test_a_constant_inside_its_range_is_not(self) -> None:
         assert on_ends(["memory_fraction"], np.log(np.array([0.5])), prior_of(0.2, 0.5, 0.9)) == []
+
+    @pytest.mark.parametrize(("share", "num_named"), [(0.019, 1), (0.021, 0), (0.979, 0), (0.981, 1)])
+    def test_an_end_is_a_fiftieth_of_the_range(self, share: float, num_named: int) -> None:
+        logs = np.log([0.2]) + share * np.log(0.9 / 0.2)
+        assert len(on_ends(["memory_fraction"], logs, prior_of(0.2, 0.5, 0.9))) == num_named
 
 
 class TestNoise:
@@ -117,6 +128,23 @@ class TestPull:
         step = Plane(at=self.expected, errors=np.array([0.1]), slopes=slopes)
         assert cost(constant, np.ones(1), self.prior) == pytest.approx(cost(step, np.ones(1), self.prior))
 
+    def test_a_step_that_is_far_off_pulls_no_more_however_far_it_is(self) -> None:
+        # Soft L1 levels off at a slope of 0.1: four steps that are off by a fortieth each hold one that is off by far more.
+        # Least squares would move the constant by a fifth of it.
+        plane = Plane(at=self.expected, errors=np.array([0.0, 0.0, 0.0, 0.0, -10.0]), slopes=np.ones((5, 1)))
+        loose = replace(self.prior, weight=1e-6)
+        assert damped(plane, np.ones(5), loose) - self.expected == pytest.approx(0.025, rel=0.05)
+        # The cost levels off with it: a tenfold error costs ten times as much, not a hundred times.
+        far, farther = (replace(plane, errors=np.array([error])) for error in (10.0, 100.0))
+        assert cost(farther, np.ones(1), self.prior) == pytest.approx(
+            10.0 * cost(far, np.ones(1), self.prior), rel=0.01
+        )
+
+    @pytest.mark.parametrize(("error", "end"), [(-2.0, 0.9), (2.0, 0.2)])
+    def test_a_constant_stays_in_its_range_whatever_the_steps_say(self, error: float, end: float) -> None:
+        plane = Plane(at=self.expected, errors=np.full(9, error), slopes=np.ones((9, 1)))
+        assert np.exp(damped(plane, np.ones(9), self.prior)) == pytest.approx(end)
+
 
 def test_slopes_at_an_upper_bound_need_no_constant_beyond_it() -> None:
     prior = prior_of(0.2, 0.5, 0.9)
@@ -158,3 +186,37 @@ def test_a_slow_network_that_hides_behind_computation_is_not_taken_for_slow_comp
     assert np.all(published.slopes[:, 2] == 0.0)
     found = best_settled(errors_at, np.ones(8), prior, published)
     assert np.exp(found.at) == pytest.approx([1.0, 1.0, 0.5], rel=0.02)
+
+
+@pytest.mark.parametrize(("error", "found"), [(0.09, 0.6), (0.0985, 1.0)])
+def test_another_start_has_to_explain_the_steps_clearly_better(error: float, found: float) -> None:
+    # Two steps are off by a tenth as expected, and the constant hides; below, where it shows, they are off by a bit less, for
+    # 0.83 and 0.97 of the cost.
+    lowered = math.log(0.6)
+
+    def errors_at(logs: Floats) -> Floats:
+        is_hidden = logs[0] > lowered / 2.0
+        return np.array([0.1, -0.1]) if is_hidden else logs[0] - lowered + np.array([error, -error])
+
+    prior = Prior(
+        expected=np.ones(1),
+        log_width=np.array([0.5]),
+        low=np.array([0.6]),
+        high=np.array([2.0]),
+        weight=1e-3,
+    )
+    published = Plane.of(errors_at, np.zeros(1), prior)
+    plane = best_settled(errors_at, np.ones(2), prior, published)
+    assert np.exp(plane.at) == pytest.approx([found], rel=1e-3)
+
+
+def test_no_start_is_below_the_range_of_a_constant() -> None:
+    seen: list[float] = []
+
+    def errors_at(logs: Floats) -> Floats:
+        seen.extend(np.exp(logs).tolist())
+        return np.zeros(2)
+
+    prior = replace(prior_of(0.95, 1.0, 2.0), log_width=np.ones(1))
+    best_settled(errors_at, np.ones(2), prior, Plane.of(errors_at, np.zeros(1), prior))
+    assert min(seen) == pytest.approx(0.95)
