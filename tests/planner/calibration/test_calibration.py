@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from objectives.unsure_inputs import step_error_of
 from planner import calibrate, load_calibration
 from planner.calibration.answer import CalibrationAnswer
 from planner.calibration.file import calibration_text, write_calibration
+from planner.calibration.notes import calibration_notes
 from planner.calibration.residuals import REPEAT_DEVIATION, residuals_of
 from planner.cli.commands import main
 from planner.cli.terminal.exit_codes import BROKEN_INPUT, OK
@@ -31,11 +33,12 @@ from planner.measured.runs import compare
 from planner.report.front import errors_of
 from planner.uncertain.uncertainty import accuracy_of
 from planner.validation.comparison import Modelled, entries_of
-from simulator.domain.calibration import Calibration, ConstantName
+from simulator.domain.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName
 from simulator.errors import InputError
 from simulator.machine.training import training_constants
 from simulator.simulate import simulate
 from studies.files.identity import Identity
+from tests.planner.calibrations import calibration_with
 from tests.planner.hand_made import recommended
 from tests.support import A100_RENTED, H100_RENTED, document_with, job_with, plans_with
 
@@ -395,6 +398,33 @@ def test_a_new_error_is_below_the_largest_of_five_with_the_wanted_probability(
     assert found.interval_log_half_width == 0.09  # 5 of 5 + 1 are more than 0.8, and 4 are not
 
 
+def test_the_same_recipe_in_two_releases_differs_by_a_fortieth_in_the_median() -> None:
+    # docs/validation.md; the difference of two steps has twice the variance of one.
+    assert NormalDist(0.0, math.sqrt(2.0) * REPEAT_DEVIATION).inv_cdf(0.75) == pytest.approx(0.025, rel=1e-3)
+
+
+def test_the_error_of_a_single_configuration_counts_as_what_steps_share_and_as_their_own(
+    rows: Rows, tmp_path: Path
+) -> None:
+    read = [row for row in read_measured(written(tmp_path, rows)) if not isinstance(row, Unmodelled)][:1]
+    (found,) = residuals_of(read, np.array([-0.2]))
+    assert found.own_log_deviation == 0.2
+    assert found.shared_log_deviation == pytest.approx(0.2 * math.sqrt(2.0), rel=1e-3)
+    # 8 of 10 normal deviates of both are within 1.28 deviations.
+    within = NormalDist(0.0, 0.2 * math.sqrt(3.0)).inv_cdf(0.9)
+    assert found.interval_log_half_width == pytest.approx(within, rel=1e-3)
+
+
+def test_steps_that_fit_by_chance_are_no_surer_than_a_step_that_is_repeated(
+    rows: Rows, tmp_path: Path
+) -> None:
+    read = [row for row in read_measured(written(tmp_path, rows)) if not isinstance(row, Unmodelled)][:9]
+    (found,) = residuals_of(read, np.zeros(9))
+    within = NormalDist(0.0, REPEAT_DEVIATION).inv_cdf(0.9)
+    assert found.interval_log_half_width == pytest.approx(within, rel=1e-3)
+    assert found.own_log_deviation == pytest.approx(REPEAT_DEVIATION, rel=1e-3)
+
+
 def test_errors_of_networks_with_experts_are_apart(rows: Rows, tmp_path: Path) -> None:
     read = [row for row in read_measured(written(tmp_path, rows)) if not isinstance(row, Unmodelled)][:2]
     dense, sparse = {**read[0], "num_experts": ""}, {**read[1], "num_experts": "8"}
@@ -429,6 +459,35 @@ def test_a_calibration_of_nothing_on_offer_is_refused_and_one_of_a_part_is_said(
         == OK
     )
     assert "Constants are calibrated" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("names", "hold"),
+    [
+        ((ConstantName.MEMORY_FRACTION,), "published constants"),
+        (
+            (ConstantName.MEMORY_FRACTION, ConstantName.HOST_LAUNCH_S),
+            "published hardware constants and its software constants",
+        ),
+    ],
+)
+def test_an_accelerator_that_was_not_measured_takes_the_host_and_software_of_the_others(
+    names: Sequence[ConstantName], hold: str
+) -> None:
+    calibration = calibration_with(
+        CalibratedConstant(
+            name=name,
+            accelerator=None if name in SOFTWARE else ACCELERATOR,
+            value=2e-5 if name in SOFTWARE else 0.8,
+            published=1.0,
+            log_deviation=0.0,
+        )
+        for name in names
+    )
+    job = job_with(H100_RENTED, A100_RENTED, A100_RENTED, calibration=calibration)
+    _, note = calibration_notes(job)
+    assert note == f"The calibration does not cover a100-sxm4-80gb: {hold} are used there."
+    assert len(calibration_notes(job_with(H100_RENTED, calibration=calibration))) == 1
 
 
 def test_a_sweep_takes_a_calibration_and_says_so(
