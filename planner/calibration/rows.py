@@ -16,7 +16,7 @@ from planner.measured.hardware.accelerator_names import accelerator_id
 from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import OUT_OF_MEMORY, Row
-from planner.text.human import percent
+from planner.text.human import counted, percent
 from simulator.argument_names import Argument
 from simulator.errors import InputError, Problem, refusal
 
@@ -123,7 +123,7 @@ def _on_counts(counts: Counter[str]) -> list[str]:
     few = {name: count for name, count in counts.items() if count < FEWEST_CONFIGURATIONS}
     for name, count in few.items():
         notes.append(
-            f"{name} is not calibrated: it has {count} configurations and needs at least {FEWEST_CONFIGURATIONS}."
+            f"{name} is not calibrated: it has {counted(count, 'configuration')} and needs at least {FEWEST_CONFIGURATIONS}."
         )
     fitted = {name: count for name, count in counts.items() if name not in few}
     if len(fitted) > 1:

@@ -25,6 +25,7 @@ from planner.calibration.answer import CalibrationAnswer
 from planner.calibration.file import calibration_text, write_calibration
 from planner.calibration.notes import calibration_notes
 from planner.calibration.residuals import REPEAT_DEVIATION, residuals_of
+from planner.calibration.rows import usable_rows
 from planner.cli.commands import main
 from planner.cli.terminal.exit_codes import BROKEN_INPUT, OK
 from planner.job.file import parse_job
@@ -191,8 +192,54 @@ def test_rows_without_a_time_are_refused(tmp_path: Path, rows: Rows) -> None:
 
 
 def test_measurements_that_contradict_each_other_are_refused_by_name(tmp_path: Path, rows: Rows) -> None:
-    again = {**rows[0], "id": "again", "step_time_s": 2.0 * float(str(rows[0]["step_time_s"]))}
+    again = {**rows[0], "id": "again", "step_time_s": 1.51 * float(str(rows[0]["step_time_s"]))}
     refuses(tmp_path, [*rows[:4], again], r"again and run-01 .*contradict each other")
+
+
+@pytest.mark.parametrize(("ratio", "is_told"), [(1.14, False), (1.16, True), (1.49, True)])
+def test_measurements_that_differ_by_as_much_as_no_repeat_does_are_told(
+    tmp_path: Path, rows: Rows, ratio: float, is_told: bool
+) -> None:
+    again = {**rows[0], "id": "again", "step_time_s": ratio * float(str(rows[0]["step_time_s"]))}
+    warnings = usable_rows(written(tmp_path, [*rows[:8], again]), None).warnings
+    told = f"again and run-01 are measurements of the same configuration and differ by {ratio - 1.0:.1%}."
+    assert warnings == ((told.replace("%", " %"),) if is_told else ())
+
+
+@pytest.mark.parametrize(("count", "num_notes"), [(7, 1), (8, 0)])
+def test_fewer_than_eight_configurations_are_told(
+    tmp_path: Path, rows: Rows, count: int, num_notes: int
+) -> None:
+    again = {**rows[0], "id": "again"}  # measured twice, which is still one
+    notes = usable_rows(written(tmp_path, [*rows[:count], again]), None).warnings
+    assert [f"has only {count} configurations" in note for note in notes] == [True] * num_notes
+
+
+@pytest.mark.parametrize(
+    ("others", "more"),
+    [
+        (("A100-80GB", "A100-40GB", "H200", "B200", "MI300X"), ""),
+        (("A100-80GB", "A100-40GB", "H200", "B200", "MI300X", "V100"), "; 1 more reason"),
+        (("A100-80GB", "A100-40GB", "H200", "B200", "MI300X", "V100", "GH200"), "; 2 more reasons"),
+    ],
+)
+def test_the_commonest_five_reasons_are_named(
+    tmp_path: Path, rows: Rows, others: Sequence[str], more: str
+) -> None:
+    of_others = [{**rows[8], "gpu": name, "step_time_s": 40} for name in (*others, "H200")]
+    (note,) = usable_rows(written(tmp_path, [*rows[:8], *of_others]), ACCELERATOR).warnings
+    first = (
+        f"Rows that are not used: {len(of_others)} (2 x measured on h200-sxm-141gb, not on {ACCELERATOR}; "
+    )
+    assert note.startswith(first)
+    assert note.count("measured on") == 5
+    assert note.endswith(f", not on {ACCELERATOR}{more}).")
+
+
+def test_a_column_that_looks_like_one_that_is_read_is_told(tmp_path: Path, rows: Rows) -> None:
+    wide = [{**row, "atention": "", "hostname": "a"} for row in rows[:8]]
+    (note,) = usable_rows(written(tmp_path, wide), None).warnings
+    assert note == "The column 'atention' is not read; did you mean attention?"
 
 
 def test_measurements_that_differ_little_are_one_configuration_with_a_warning(
@@ -256,7 +303,9 @@ def test_a_second_accelerator_with_too_few_rows_is_left_out_and_said(tmp_path: P
     other = {**rows[0], "id": "other", "gpu": "A100-80GB", "step_time_s": slower}
     found = calibrate(written(tmp_path, [*rows[:8], other]))
     assert found.calibration.accelerators == (ACCELERATOR,)
-    assert any("a100-sxm4-80gb is not calibrated" in note for note in found.warnings)
+    told = "a100-sxm4-80gb is not calibrated: it has 1 configuration and needs at least 3."
+    assert told in found.warnings
+    assert (found.calibration.num_rows, found.calibration.num_left_out) == (8, 1)
 
 
 def test_accelerators_that_are_fitted_together_share_the_constants_of_software(
