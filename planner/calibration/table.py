@@ -211,16 +211,11 @@ def read_kernels(path: Path, *, date: str | None = None) -> KernelTable:
 
 def _rows(path: Path) -> list[dict[str, str]]:
     try:
-        data = path.read_bytes()
-        rows = list(csv.reader(io.StringIO(utf8_text(data), newline=""), strict=True))
-    except OSError as error:
-        raise refusal(path, f"cannot be read: {error.strerror or error}") from None
+        rows = list(csv.reader(io.StringIO(utf8_text(_bytes(path)), newline=""), strict=True))
     except ValueError as error:  # no text
         raise refusal(path, str(error)) from None
     except csv.Error as error:
         raise refusal(path, f"is not a CSV file: {error}") from None
-    if len(data) > LARGEST_FILE_BYTES:
-        raise refusal(path, f"is larger than {LARGEST_FILE_BYTES:,} bytes, so it is not a table of kernels")
     head = tuple(rows[0]) if rows else ()
     if head != COLUMNS or len(rows) < 2:
         way = other_separator(head[0]) if head else ""
@@ -230,6 +225,17 @@ def _rows(path: Path) -> list[dict[str, str]]:
     if short is not None:
         raise refusal(path, f"row {short} has {len(rows[short - 1])} cells, not {len(COLUMNS)}")
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows[1:]]
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise refusal(path, f"cannot be read: {error.strerror or error}") from None
+    if len(data) > LARGEST_FILE_BYTES:
+        raise refusal(path, f"is larger than {LARGEST_FILE_BYTES:,} bytes, so it is not a table of kernels")
+    return data
 
 
 def _kernel(line: int, row: dict[str, str], problems: list[Problem]) -> tuple[Kernel, float]:

@@ -41,6 +41,7 @@ from planner.calibration.table import (
     KernelKind,
     KernelTable,
     Software,
+    can_time,
     kernel_text,
     read_kernels,
     write_kernels,
@@ -277,8 +278,12 @@ def test_a_table_that_a_spreadsheet_saved_with_semicolons_says_so(tmp_path: Path
         ("seconds", "1e-300", "must be from 1e-09 to 1000"),
         ("seconds", "1e308", "must be from 1e-09 to 1000"),
         ("num_bytes", "1e19", r"must be a positive whole number up to 1e\+15"),
+        ("num_bytes", "0", "must be a positive whole number"),
+        ("num_bytes", "6.5", "must be a positive whole number"),
+        ("idle_power_w", "0", "must be above 0 W and at most 100000 W, or empty"),
         ("idle_power_w", "-5", "must be above 0 W and at most 100000 W, or empty"),
         ("loaded_power_w", "nan", "must be above 0 W and at most 100000 W, or empty"),
+        ("loaded_power_w", "640000", "must be above 0 W and at most 100000 W, or empty"),
     ],
 )
 def test_a_figure_that_no_kernel_or_device_has_is_refused(
@@ -291,6 +296,82 @@ def test_a_figure_that_no_kernel_or_device_has_is_refused(
     file.write_text("\n".join(",".join(cells) for cells in (head, *rows)))
     with pytest.raises(InputError, match=f"column {column} = '{value}': {rule}"):
         read_kernels(file)
+
+
+COPIES = KernelTable(
+    device="NVIDIA H100 80GB HBM3",
+    date="2026-05-01",
+    kernels=(Kernel(kind=KernelKind.COPY, num_bytes=6_000),) * 12,
+    seconds=np.full(12, 1e-5),
+)
+
+
+def test_the_first_ten_problems_of_a_table_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.csv"
+    file.write_text(kernel_text(COPIES).replace(",1e-05,", ",0,"))
+    with pytest.raises(InputError) as refused:
+        read_kernels(file)
+    assert [problem.path for problem in refused.value.problems] == [
+        f"row {line}, column seconds" for line in range(2, 12)
+    ]
+
+
+def test_a_table_is_of_one_device(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.csv"
+    file.write_text(kernel_text(COPIES).replace(COPIES.device, "NVIDIA H200", 1))
+    rule = (
+        "column device = 'NVIDIA H100 80GB HBM3, NVIDIA H200': names several devices; use one file for each"
+    )
+    with pytest.raises(InputError, match=rule):
+        read_kernels(file)
+
+
+def test_a_table_without_kernels_or_of_megabytes_is_no_table(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.csv"
+    head = ",".join(COLUMNS) + "\n"
+    for text, rule in (
+        (head, "is not a table of kernels as"),
+        (head + 10_000_000 * "x", "is larger than 10,000,000 bytes"),
+    ):
+        file.write_text(text)
+        with pytest.raises(InputError, match=rule):
+            read_kernels(file)
+
+
+def test_a_given_date_comes_before_that_of_the_table_which_may_have_none(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.csv"
+    write_kernels(COPIES, file)
+    longest = "on " + 37 * "x"
+    assert read_kernels(file).date == "2026-05-01"
+    assert read_kernels(file, date=longest).date == longest
+    file.write_text(kernel_text(replace(COPIES, date="")))
+    assert read_kernels(file).date == "not given"
+
+
+def test_a_kernel_whose_number_format_is_not_said_is_in_16_bits(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.csv"
+    file.write_text(kernel_text(COPIES).replace("copy,bf16,", "copy,,"))
+    assert read_kernels(file).kernels == COPIES.kernels
+
+
+@pytest.mark.parametrize(
+    ("model", "is_timed"),
+    [
+        ("llama-3.1-8b", True),  # gated
+        ("gpt2-xl", True),  # not gated, with learned positions
+        ("bloom-7b1", False),  # neither
+        ("pythia-1.4b", False),  # attention beside the feed-forward network
+        ("palm-540b", False),  # likewise, gated
+        ("mistral-7b", False),  # sliding windows
+        ("qwen3-8b", False),  # norms of queries and keys
+        ("mixtral-8x7b", False),  # experts
+        ("no-such-model", False),
+    ],
+)
+def test_layers_are_timed_of_blocks_that_are_built_like_those_of_llama_or_gpt(
+    model: str, is_timed: bool
+) -> None:
+    assert can_time(model) is is_timed
 
 
 def test_a_date_that_no_calibration_takes_is_refused_before_anything_is_read(tmp_path: Path) -> None:
