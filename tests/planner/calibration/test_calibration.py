@@ -26,15 +26,18 @@ from planner.calibration.file import calibration_text, write_calibration
 from planner.calibration.notes import calibration_notes
 from planner.calibration.residuals import REPEAT_DEVIATION, residuals_of
 from planner.calibration.rows import usable_rows
+from planner.calibration.unknowns import Unknown, unknowns_of
 from planner.cli.commands import main
 from planner.cli.terminal.exit_codes import BROKEN_INPUT, OK
 from planner.job.file import parse_job
 from planner.measured.rows import Unmodelled, read_measured
-from planner.measured.runs import compare
+from planner.measured.runs import compare, fleet_slowdown
 from planner.report.front import errors_of
 from planner.uncertain.uncertainty import accuracy_of
 from planner.validation.comparison import Modelled, entries_of
+from simulator.catalog import accelerator
 from simulator.domain.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName
+from simulator.domain.hardware import Precision
 from simulator.errors import InputError
 from simulator.machine.training import training_constants
 from simulator.simulate import simulate
@@ -187,6 +190,50 @@ def test_rows_of_another_accelerator_are_refused(tmp_path: Path, rows: Rows) -> 
     )
 
 
+def test_constants_are_those_of_what_some_row_has(tmp_path: Path, rows: Rows) -> None:
+    mixed = [
+        rows[0],
+        {**rows[1], "framework": "NeMo"},  # hides sums of tensor parallelism
+        {**rows[2], "framework": "Megatron-LM 2022"},
+        {**rows[3], "precision": "fp16"},  # at the rate of bf16
+        {**rows[4], "gpu": "A100-80GB", "step_time_s": 4.0},
+        {**rows[5], "gpu": "H200", "precision": "fp8", "step_time_s": 2.0},
+    ]
+    read = [row for row in read_measured(written(tmp_path, mixed)) if not isinstance(row, Unmodelled)]
+    assert [one.words for one in unknowns_of(read)] == [
+        "a100-sxm4-80gb bf16 sustained_fraction",
+        "a100-sxm4-80gb memory_fraction",
+        "a100-sxm4-80gb intra_link_ratio",
+        "a100-sxm4-80gb inter_link_ratio",
+        "h100-sxm5-80gb bf16 sustained_fraction",
+        "h100-sxm5-80gb memory_fraction",
+        "h100-sxm5-80gb intra_link_ratio",
+        "h100-sxm5-80gb inter_link_ratio",
+        "h200-sxm-141gb fp8 sustained_fraction",
+        "h200-sxm-141gb memory_fraction",
+        "h200-sxm-141gb intra_link_ratio",
+        "h200-sxm-141gb inter_link_ratio",
+        "host_launch_s",
+        "early_host_launch_s",
+        "hidden_tensor_fraction",
+    ]
+
+
+def test_published_constants_are_of_the_number_format() -> None:
+    chip, constants = accelerator("h200-sxm-141gb"), training_constants()
+    row = {"accelerator": chip.id, "kernel_launch": "", "overlaps_tensor_comm": "false"}
+    in_16_bits, in_8_bits = (unknowns_of([{**row, "precision": name}])[0] for name in ("bf16", "fp8"))
+    assert in_16_bits.published == constants.sustained([chip], [Precision.BF16])[0]
+    assert in_8_bits.published == constants.sustained([chip], [Precision.FP8])[0] != in_16_bits.published
+
+
+def test_a_fitted_constant_is_inside_its_range() -> None:
+    unknown = Unknown(name=ConstantName.HIDDEN_TENSOR_FRACTION, published=0.5)
+    assert unknown.fitted(1.0, 0.12345).value == 0.95
+    assert unknown.fitted(1e-9, 0.12345).value == 0.05
+    assert unknown.fitted(0.6, 0.12345).log_deviation == 0.123
+
+
 def test_rows_without_a_time_are_refused(tmp_path: Path, rows: Rows) -> None:
     refuses(tmp_path, [{**row, "step_time_s": ""} for row in rows], "16 x no step time")
 
@@ -204,6 +251,35 @@ def test_measurements_that_differ_by_as_much_as_no_repeat_does_are_told(
     warnings = usable_rows(written(tmp_path, [*rows[:8], again]), None).warnings
     told = f"again and run-01 are measurements of the same configuration and differ by {ratio - 1.0:.1%}."
     assert warnings == ((told.replace("%", " %"),) if is_told else ())
+
+
+def test_the_first_five_contradictions_are_told(tmp_path: Path, rows: Rows) -> None:
+    slower = [
+        {**row, "id": f"again-{row['id']}", "step_time_s": 2 * float(str(row["step_time_s"]))} for row in rows
+    ]
+    with pytest.raises(InputError) as refused:
+        usable_rows(written(tmp_path, [*rows[:6], *slower[:6]]), None)
+    pairs = [f"again-run-0{number} and run-0{number}" for number in range(1, 6)]
+    assert [problem.path for problem in refused.value.problems] == pairs
+
+
+def test_a_configuration_that_was_measured_twice_takes_the_mean(tmp_path: Path, rows: Rows) -> None:
+    first_s = float(str(rows[0]["step_time_s"]))
+    again = {**rows[0], "id": "again", "step_time_s": 1.1 * first_s}
+    steps = usable_rows(written(tmp_path, [*rows[:3], again]), None).steps
+    assert steps.measured_s[0] == pytest.approx(1.05 * first_s)
+
+
+def test_averages_of_production_runs_are_without_the_stragglers_of_the_fleet(
+    tmp_path: Path, rows: Rows
+) -> None:
+    of_a_run = [{**row, "metric_kind": "whole-run average"} for row in rows[:3]]
+    steady, whole = (
+        usable_rows(written(tmp_path, some), None).steps.measured_s for some in (rows[:3], of_a_run)
+    )
+    slowdowns = [fleet_slowdown(int(str(row["n_gpus"]))) for row in rows[:3]]
+    assert min(slowdowns) > 1.05
+    assert steady / whole == pytest.approx(slowdowns)
 
 
 @pytest.mark.parametrize(("count", "num_notes"), [(7, 1), (8, 0)])
