@@ -6,7 +6,7 @@ import csv
 import inspect
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from planner.calibration import device as calibration_device
 from planner.calibration import torch as calibration_torch
+from planner.calibration.answer import CalibrationAnswer
 from planner.calibration.calibrate import calibrate
 from planner.calibration.device import (
     LAYER_SIZES,
@@ -447,6 +448,149 @@ def test_a_product_in_8_bits_that_waits_for_memory_takes_half_of_the_time() -> N
     ]
     in_16_bits, in_8_bits = seconds_of(values, *kernels)
     assert in_16_bits / in_8_bits == pytest.approx(2.0, rel=0.02)
+
+
+COPIES_OF_SIZES = tuple(
+    Kernel(kind=KernelKind.COPY, num_bytes=size * 10**6) for size in (1, 4, 20, 100, 400, 800)
+)
+PRODUCTS_OF_SIZES = tuple(
+    Kernel(kind=KernelKind.GEMM, m=m, n=n, k=k)
+    for m, n, k in (
+        (512, 1024, 1024),
+        (8192, 4096, 4096),
+        (2048, 12288, 1024),
+        (8192, 12288, 12288),
+        (2048, 1024, 12288),
+        (512, 4096, 4096),
+        (8192, 1024, 8192),
+    )
+)
+
+
+def table_of(
+    kernels: Sequence[Kernel], values: Values, *, times: Sequence[float] = (), device: str = "H100 SXM"
+) -> KernelTable:
+    """Kernels that take as long as constants say, times a factor for each."""
+    seconds = np.array(seconds_of(values, *kernels))
+    factors = np.array(times) if times else np.ones(len(kernels))
+    return KernelTable(device=device, date="2026-05-01", kernels=tuple(kernels), seconds=seconds * factors)
+
+
+def found_in(answer: CalibrationAnswer) -> dict[tuple[ConstantName, Precision | None], CalibratedConstant]:
+    return {(one.name, one.precision): one for one in answer.calibration.constants}
+
+
+def test_four_kernels_of_a_kind_are_needed() -> None:
+    four = table_of(COPIES_OF_SIZES[:4], {})
+    assert calibrate_kernels(four).kinds[0].num_kernels == 4
+    rule = "kernels = 3: needs 4 kernels or more of a kind, such as gemm; measure the whole grid"
+    with pytest.raises(InputError, match=rule):
+        calibrate_kernels(table_of(COPIES_OF_SIZES[:3], {}))
+
+
+def test_products_in_8_bits_of_an_accelerator_without_are_not_fitted() -> None:
+    in_8_bits = [replace(kernel, precision=Precision.FP8) for kernel in PRODUCTS_OF_SIZES]
+    table = table_of([*COPIES_OF_SIZES, *in_8_bits], {})
+    assert [kind.name for kind in calibrate_kernels(table).kinds] == ["copies and sums", "products, fp8"]
+    # An A100 has 0.6 of the bandwidth of an H100.
+    slower = replace(table, seconds=table.seconds / 0.6)
+    on_a100 = calibrate_kernels(slower, accelerator="a100-sxm4-80gb")
+    assert [kind.name for kind in on_a100.kinds] == ["copies and sums"]
+
+
+def test_later_groups_take_the_constants_of_earlier_ones() -> None:
+    # Products that wait for memory are slower because memory is, in either format, and added gradients because products are.
+    truth = {ConstantName.MEMORY_FRACTION: 0.55, ConstantName.GEMM_PEAK_FRACTION: 0.6}
+    waiting = [replace(kernel, m=32, n=32, k=2**20 * at) for at, kernel in enumerate(PRODUCTS_OF_SIZES, 1)]
+    in_8_bits = [replace(kernel, precision=Precision.FP8) for kernel in (*waiting, *PRODUCTS_OF_SIZES)]
+    added = [replace(kernel, kind=KernelKind.ADDED_GRADIENT) for kernel in PRODUCTS_OF_SIZES]
+    table = table_of([*COPIES_OF_SIZES, *waiting, *PRODUCTS_OF_SIZES, *in_8_bits, *added], truth)
+    answer = calibrate_kernels(table)
+    found = found_in(answer)
+    for precision in (Precision.BF16, Precision.FP8):
+        assert found[ConstantName.GEMM_PEAK_FRACTION, precision].value == pytest.approx(0.6, rel=0.01)
+    gradient = found[ConstantName.WEIGHT_GRADIENT_FRACTION, Precision.BF16]
+    assert gradient.value == pytest.approx(gradient.published, rel=0.01)
+    for kind in answer.kinds:
+        assert kind.error_after_fraction < 0.01 < kind.error_before_fraction, kind.name
+
+
+def test_every_fifth_kernel_is_held_out_and_gives_the_error() -> None:
+    # The first and the sixth are half as fast again as the others say, which no constant hears of.
+    answer = calibrate_kernels(table_of(COPIES_OF_SIZES, {}, times=(1.5, 1, 1, 1, 1, 1.5)))
+    (kind,) = answer.kinds
+    assert kind.error_left_out_fraction == pytest.approx(1.0 - 1.0 / 1.5, rel=1e-3)
+    assert kind.error_after_fraction == pytest.approx(kind.error_left_out_fraction / 3.0, rel=1e-3)
+    for one in answer.calibration.constants:
+        assert one.value == pytest.approx(one.published, rel=1e-3)
+    assert any(note.startswith("The mean error on what was left out is 33.3 %") for note in answer.warnings)
+
+
+def test_constants_are_as_unsure_as_kernels_scatter_and_at_most_as_before() -> None:
+    large = [replace(kernel, num_bytes=10**12 + kernel.num_bytes) for kernel in COPIES_OF_SIZES]
+    scattered = [1.3, 1 / 1.3] * 3
+    sure, unsure = (
+        {one.name: one.log_deviation for one in calibrate_kernels(table).calibration.constants}
+        for table in (table_of(large, {}), table_of(large, {}, times=scattered))
+    )
+    # Four of six are fitted, and two constants leave four of six degrees of freedom, with a median error of ln(1.3).
+    assert sure[ConstantName.MEMORY_FRACTION] == pytest.approx(0.05 / math.sqrt(4.0), rel=0.01)
+    noise = 1.4826 * math.log(1.3) * math.sqrt(6.0 / 4.0) / 0.05
+    assert unsure[ConstantName.MEMORY_FRACTION] == pytest.approx(
+        noise * sure[ConstantName.MEMORY_FRACTION], rel=0.1
+    )
+    # Copies of terabytes tell nothing of launches: a factor of two is one standard deviation.
+    for deviations in (sure, unsure):
+        assert math.exp(deviations[ConstantName.KERNEL_LAUNCH_S]) == pytest.approx(2.0, rel=0.01)
+
+
+def test_the_largest_sum_over_a_node_gives_its_links() -> None:
+    sums = [
+        Kernel(kind=KernelKind.ALL_REDUCE, num_bytes=size, group_size=8) for size in (2**20, 2**28, 2**24)
+    ]
+    # A ring moves 2 (n - 1) / n of the buffer, at half of 450 GB/s; small sums wait for their start.
+    seconds = [1e-3, 2.0 * 7.0 / 8.0 * 2**28 / 225e9, 1e-3]
+    copies = table_of(COPIES_OF_SIZES, {})
+    table = replace(
+        copies, kernels=(*copies.kernels, *sums), seconds=np.concatenate([copies.seconds, seconds])
+    )
+    ratio = found_in(calibrate_kernels(table))[ConstantName.INTRA_LINK_RATIO, None]
+    assert ratio.value == pytest.approx(0.5 / 0.9703, rel=0.12)  # the published share of the nominal rate
+    assert (ratio.published, ratio.log_deviation) == (1.0, 0.05)
+
+
+def test_kinds_that_are_as_published_are_not_improved_and_if_all_are_nothing_is() -> None:
+    kernels = [*COPIES_OF_SIZES, *PRODUCTS_OF_SIZES]
+    same = calibrate_kernels(table_of(kernels, {})).warnings
+    assert [note.partition(":")[0] for note in same[1:]] == [
+        "It does not improve copies and sums",
+        "It does not improve products, bf16",
+        "Plan with published constants.",
+    ]
+    # Slower memory explains slower copies, and products, which are as published, the worse.
+    factors = [1.2] * len(COPIES_OF_SIZES) + [1.0] * len(PRODUCTS_OF_SIZES)
+    partly = calibrate_kernels(table_of(kernels, {}, times=factors)).warnings
+    assert [note.partition(":")[0] for note in partly[1:]] == ["It does not improve products, bf16"]
+
+
+def test_errors_of_a_calibration_are_means_over_its_kernels() -> None:
+    factors = [1.1] * len(COPIES_OF_SIZES) + [1.0] * len(PRODUCTS_OF_SIZES)
+    answer = calibrate_kernels(table_of([*COPIES_OF_SIZES, *PRODUCTS_OF_SIZES], {}, times=factors))
+    before = answer.calibration.error_before_fraction
+    assert before == pytest.approx((1.0 - 1.0 / 1.1) * 6.0 / 13.0, rel=1e-3)
+
+
+def test_a_device_is_known_by_what_it_is_called_however_long_its_name_is() -> None:
+    table = table_of(COPIES_OF_SIZES, {}, device="x" * 300)
+    calibration = calibrate_kernels(table, accelerator=H100.id).calibration
+    assert calibration.source == f"kernels of {'x' * 189}"
+
+
+def test_a_device_may_be_as_slow_as_constants_explain() -> None:
+    # As published, most take more than half as long again, which would be refused if no constant explained it.
+    slow = calibrate_kernels(table_of(COPIES_OF_SIZES, {ConstantName.MEMORY_FRACTION: 0.4}))
+    assert found_in(slow)[ConstantName.MEMORY_FRACTION, None].value == pytest.approx(0.4, rel=0.01)
+    assert slow.calibration.error_before_fraction > 1.0 - 1.0 / 1.5
 
 
 def test_a_kernel_is_warmed_up_and_then_timed_long_enough() -> None:
