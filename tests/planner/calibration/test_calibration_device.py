@@ -35,7 +35,7 @@ from planner.calibration.device import (
 from planner.calibration.file import load_calibration
 from planner.calibration.kernel_models import Values, published_values, simulated_s
 from planner.calibration.kernels import calibrate_kernels
-from planner.calibration.layers import simulated_kept_bytes, simulated_layers_s
+from planner.calibration.layers import fit_layers, simulated_kept_bytes, simulated_layers_s
 from planner.calibration.table import (
     COLUMNS,
     Kernel,
@@ -591,6 +591,110 @@ def test_a_device_may_be_as_slow_as_constants_explain() -> None:
     slow = calibrate_kernels(table_of(COPIES_OF_SIZES, {ConstantName.MEMORY_FRACTION: 0.4}))
     assert found_in(slow)[ConstantName.MEMORY_FRACTION, None].value == pytest.approx(0.4, rel=0.01)
     assert slow.calibration.error_before_fraction > 1.0 - 1.0 / 1.5
+
+
+def test_a_product_in_8_bits_that_fills_the_device_takes_half_of_the_time() -> None:
+    values = {ConstantName.GEMM_PEAK_FRACTION: 0.7, ConstantName.GEMM_RAMP_DEPTH: 1.0}
+    kernels = [
+        Kernel(kind=KernelKind.GEMM, precision=precision, m=2**15, n=2**15, k=2**15)
+        for precision in (Precision.BF16, Precision.FP8)
+    ]
+    in_16_bits, in_8_bits = seconds_of(values, *kernels)
+    assert in_16_bits == pytest.approx(2.0 * 2.0**45 / (0.7 * 989e12), rel=0.01)
+    assert in_16_bits / in_8_bits == pytest.approx(2.0, rel=0.01)
+
+
+MIDDLE = Kernel(
+    kind=KernelKind.LAYER,
+    model="llama-3.1-8b",
+    software=Software.COMPILED,
+    batch=1,
+    sequence_length=4096,
+)
+LARGE = replace(MIDDLE, model="llama-3.1-70b")
+
+
+def passes_of(*layers: Kernel, times: Sequence[float] = ()) -> KernelTable:
+    """Both passes of layers that take as long as published constants say, times a factor for each layer."""
+    ways = [
+        way
+        for layer in layers
+        for way in (layer, replace(layer, kind=KernelKind.LAYER_BACKWARD, num_bytes=0))
+    ]
+    seconds = simulated_layers_s(H100, ways, None)
+    factors = np.repeat(np.array(times), 2) if times else 1.0
+    return KernelTable(device="H100 SXM", date="2026-05-01", kernels=tuple(ways), seconds=seconds * factors)
+
+
+def test_a_pass_waits_for_the_host_if_that_takes_a_tenth_more() -> None:
+    # 512 tokens of compiled kernels: launches are 1.14 times the forward pass, and 1.07 times the backward pass.
+    short = replace(MIDDLE, sequence_length=512)
+    fitted = fit_layers(passes_of(short, MIDDLE), H100, calibration_of({}))
+    assert fitted is not None
+    assert [(one.forward.waits_for_host, one.backward.waits_for_host) for one in fitted.fits] == [
+        (True, False),
+        (False, False),
+    ]
+    assert {name: len(errors.after) for name, errors in fitted.errors.items()} == {
+        "layers, bf16": 3,
+        "layers that wait for the host": 1,
+    }
+
+
+def test_layers_of_a_model_are_left_out_together() -> None:
+    fitted = fit_layers(passes_of(MIDDLE, LARGE, times=(1.0, 1.05)), H100, calibration_of({}))
+    assert fitted is not None
+    middle, large = fitted.fits
+    for one in (large.forward, large.backward):  # the others are as published
+        assert one.error_left_out_fraction == pytest.approx(1.0 / 1.05 - 1.0, abs=2e-3)
+    for one in (middle.forward, middle.backward):  # the others are slower
+        assert one.error_before_fraction == pytest.approx(0.0, abs=1e-9)
+        assert one.error_left_out_fraction == pytest.approx(0.05, abs=0.01)
+
+
+def test_layers_travel_with_what_they_keep_known_or_not(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.csv"
+    table = passes_of(MIDDLE, replace(LARGE, num_bytes=10**9))
+    write_kernels(table, file)
+    assert read_kernels(file).kernels == table.kernels
+    lonely = replace(table, kernels=table.kernels[:3], seconds=table.seconds[:3])
+    file.write_text(kernel_text(lonely))
+    rule = r"row 4, column kind = 'layer': must be followed by the backward pass of the same layer"
+    with pytest.raises(InputError, match=rule):
+        read_kernels(file)
+
+
+def test_what_a_layer_keeps_is_compared_with_what_it_kept() -> None:
+    layer = replace(MIDDLE, num_bytes=round(2.0 * simulated_kept_bytes(MIDDLE)))
+    in_8_bits = replace(layer, precision=Precision.FP8)
+    fitted = fit_layers(passes_of(layer, LARGE, in_8_bits), H100, calibration_of({}))
+    assert fitted is not None
+    half, unknown, of_frameworks = fitted.fits
+    assert (half.kept_bytes, half.kept_error_fraction) == (layer.num_bytes, pytest.approx(-0.5))
+    assert unknown.kept_bytes is unknown.kept_error_fraction is None
+    assert of_frameworks.kept_bytes is of_frameworks.kept_error_fraction is None
+
+
+def test_layers_alone_judge_a_calibration_that_has_some() -> None:
+    copies, layers = table_of(COPIES_OF_SIZES, {}), passes_of(MIDDLE, LARGE, times=(1.1, 1.1))
+    table = replace(
+        copies,
+        kernels=(*copies.kernels, *layers.kernels),
+        seconds=np.concatenate([copies.seconds, layers.seconds]),
+    )
+    answer = calibrate_kernels(table)
+    assert [(kind.name, kind.num_kernels) for kind in answer.kinds] == [
+        ("copies and sums", 6),
+        ("layers, bf16", 4),
+    ]
+    assert answer.calibration.error_before_fraction == pytest.approx(1.0 - 1.0 / 1.1, rel=1e-3)
+    found = found_in(answer)
+    clock = found[ConstantName.SUSTAINED_FRACTION, Precision.BF16]
+    assert clock.value == pytest.approx(clock.published / 1.1, rel=0.02)
+    assert len(answer.warnings) == 1  # none on copies, which are as published
+    held = {one.name for one in answer.held}
+    assert f"{H100.id} gemm_peak_fraction" in held
+    assert not {name for name in held if name.endswith(("host_launch_s", "sustained_fraction"))}
 
 
 def test_a_kernel_is_warmed_up_and_then_timed_long_enough() -> None:
