@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from planner.calibration import device as calibration_device
 from planner.calibration import torch as calibration_torch
-from planner.calibration.answer import CalibrationAnswer
+from planner.calibration.answer import CalibrationAnswer, LayerFit, PassFit
 from planner.calibration.calibrate import calibrate
 from planner.calibration.device import (
     LAYER_SIZES,
@@ -49,6 +50,7 @@ from planner.calibration.table import (
 )
 from planner.calibration.torch import TorchDevice, torch_device
 from planner.calibration.torch_layer import float8_linear
+from planner.calibration.view import show_calibration
 from planner.cli.commands import main
 from planner.cli.terminal.exit_codes import BROKEN_INPUT, FAILED, OK
 from simulator.catalog import accelerator
@@ -695,6 +697,79 @@ def test_layers_alone_judge_a_calibration_that_has_some() -> None:
     held = {one.name for one in answer.held}
     assert f"{H100.id} gemm_peak_fraction" in held
     assert not {name for name in held if name.endswith(("host_launch_s", "sustained_fraction"))}
+
+
+def shown(answer: CalibrationAnswer) -> list[str]:
+    """The lines of an answer, with one space between words."""
+    text = io.StringIO()
+    show_calibration(answer, Console(file=text, width=160))
+    return [" ".join(line.split()) for line in text.getvalue().splitlines()]
+
+
+def test_a_constant_is_shown_with_its_change_and_a_range_for_nine_of_ten_cases() -> None:
+    # Nine of ten normal deviates are within 1.645 deviations; a share is at most all.
+    values = {ConstantName.MEMORY_FRACTION: 0.9, ConstantName.HOST_LAUNCH_S: 4e-5}
+    constants = [
+        one.model_copy(update={"published": 0.8 * one.value, "log_deviation": 0.1})
+        for one in calibration_of(values).constants
+    ]
+    lines = shown(CalibrationAnswer(calibration=calibration_with(constants)))
+    low, high = math.exp(-0.16449), math.exp(0.16449)
+    assert f"{H100.id} memory_fraction 0.72 0.9 +25.0 % {0.9 * low:.3g} to 1" in lines
+    assert f"host_launch_s 3.2e-05 4e-05 +25.0 % {4e-5 * low:.3g} to {4e-5 * high:.3g}" in lines
+
+
+@pytest.mark.parametrize(("left_out", "colour"), [(0.09, 32), (0.11, 31)])
+def test_the_first_line_is_green_if_a_calibration_helps(left_out: float, colour: int) -> None:
+    errors = {"error_before_fraction": 0.1, "error_left_out_fraction": left_out}
+    text = io.StringIO()
+    show_calibration(
+        CalibrationAnswer(calibration=calibration_of({}).model_copy(update=errors)),
+        Console(file=text, width=160, force_terminal=True, color_system="standard"),
+    )
+    assert text.getvalue().startswith(f"\x1b[1;{colour}mCalibrated")
+
+
+def test_a_layer_is_shown_with_its_software_or_format_and_both_passes() -> None:
+    passes = [
+        PassFit(
+            measured_s=seconds,
+            error_before_fraction=before,
+            error_left_out_fraction=left_out,
+            waits_for_host=False,
+        )
+        for seconds, before, left_out in ((1e-3, 0.1, 0.01), (2e-3, 0.2, -0.02))
+    ]
+    layers = [
+        LayerFit(
+            model="gpt2-xl",
+            precision=precision,
+            software="compiled",
+            batch=2,
+            sequence_length=1024,
+            forward=passes[0],
+            backward=passes[1],
+            kept_error_fraction=error,
+        )
+        for precision, error in ((Precision.BF16, 0.03), (Precision.BF16, -0.01), (Precision.FP8, None))
+    ]
+    lines = shown(CalibrationAnswer(calibration=calibration_of({}), layers=tuple(layers)))
+    cells = "1 ms +10.0 % +1.0 % 2 ms +20.0 % -2.0 %"
+    assert lines.count(f"gpt2-xl 2 x 1024 compiled {cells}") == 2
+    assert lines.count(f"gpt2-xl 2 x 1024 fp8 {cells}") == 1
+    told = "simulated with errors of -1.0 % to +3.0 % for 2 of them."
+    assert any(line.endswith(told) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("idle_w", "loaded_w", "is_shown"), [(85.0, 640.0, True), (None, 640.0, False), (85.0, None, False)]
+)
+def test_power_is_shown_if_both_were_read(
+    idle_w: float | None, loaded_w: float | None, is_shown: bool
+) -> None:
+    powers = {"idle_power_w": idle_w, "loaded_power_w": loaded_w}
+    answer = CalibrationAnswer(calibration=calibration_of({}).model_copy(update=powers))
+    assert ("85 W idle, 640 W during matrix products." in shown(answer)) is is_shown
 
 
 def test_a_kernel_is_warmed_up_and_then_timed_long_enough() -> None:
