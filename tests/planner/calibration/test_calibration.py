@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import errno
+import io
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from benchmarks.calibration_example import (
     ACCELERATOR,
@@ -27,6 +30,7 @@ from planner.calibration.notes import calibration_notes
 from planner.calibration.residuals import REPEAT_DEVIATION, residuals_of
 from planner.calibration.rows import usable_rows
 from planner.calibration.unknowns import Unknown, unknowns_of
+from planner.calibration.view import show_calibration
 from planner.cli.commands import main
 from planner.cli.terminal.exit_codes import BROKEN_INPUT, OK
 from planner.job.file import parse_job
@@ -355,6 +359,104 @@ def test_frameworks_that_differ_as_no_constant_explains_are_named(tmp_path: Path
         timed = [{**row, "step_time_s": time_s} for row, time_s in zip(mixed, times_s, strict=True)]
         found = calibrate(written(tmp_path, timed))
         assert any("left out of the fit: DeepSpeed -" in note for note in found.warnings) is is_named
+
+
+def near(rows: Rows, num_sizes: int) -> list[dict[str, object]]:
+    """Four layouts on 8 and 16 accelerators, which are fast to fit, each with several batch sizes."""
+    return [
+        {**row, "id": f"{row['id']}-{size}", "global_batch": size * int(str(row["global_batch"]))}
+        for size in range(1, num_sizes + 1)
+        for row in rows[:4]
+    ]
+
+
+def as_published(folder: Path, rows: Rows, times: Sequence[float]) -> CalibrationAnswer:
+    """The answer for steps that take as long as published constants say, times a factor for each."""
+    read = [row for row in read_measured(written(folder, rows)) if not isinstance(row, Unmodelled)]
+    timed = [
+        {**row, "step_time_s": found.simulated_s * factor}
+        for row, found, factor in zip(rows, compare(read), times, strict=True)
+    ]
+    return calibrate(written(folder, timed))
+
+
+@pytest.mark.parametrize(
+    ("framework", "times", "is_named"),
+    [
+        # Errors of 5 % around means that differ by 16 %: four standard errors.
+        (
+            "DeepSpeed",
+            (1.05, 1 / 1.05, 1.05, 1 / 1.05, 1.16 * 1.05, 1.16 / 1.05, 1.16 * 1.05, 1.16 / 1.05),
+            True,
+        ),
+        # Errors of a third around means that differ by less than three standard errors.
+        ("DeepSpeed", (1.3, 1 / 1.3, 1.3, 1 / 1.3, 1.3, 1.5, 1 / 1.3, 1.3), False),
+        # The difference is certain, and less than that of two releases.
+        ("DeepSpeed", (1, 1, 1, 1, 1.035, 1.035, 1.035, 1.035), False),
+        # Rows that do not say their framework are of none.
+        ("", (1, 1, 1, 1, 1.3, 1.3, 1.3, 1.3), False),
+    ],
+)
+def test_a_difference_of_frameworks_has_to_be_sure_and_more_than_that_of_releases(
+    tmp_path: Path, rows: Rows, framework: str, times: Sequence[float], is_named: bool
+) -> None:
+    names = ["Megatron-LM"] * 4 + [framework] * 4
+    mixed = [{**row, "framework": name} for row, name in zip(near(rows, 2), names, strict=True)]
+    warnings = as_published(tmp_path, mixed, times).warnings
+    assert any("No constant of the cluster explains" in note for note in warnings) is is_named
+
+
+def test_steps_that_scatter_are_not_helped_leave_constants_unsure_and_name_no_row(
+    tmp_path: Path, rows: Rows
+) -> None:
+    some = near(rows, 2)
+    same, scattered = (
+        as_published(tmp_path, some, times) for times in ((1.0,) * 8, (1.3, 1 / 1.3, 1.3, 1 / 1.3) * 2)
+    )
+    errors = scattered.calibration
+    # Constants follow the rows that are there: without them it is worse, but not twice as bad.
+    assert errors.error_before_fraction < errors.error_left_out_fraction < 2 * errors.error_before_fraction
+    (note,) = scattered.warnings
+    assert note.startswith("The calibration does not help: mean error")
+    assert min(abs(row.error_left_out_fraction) for row in scattered.rows) > 0.2  # all are far off
+    for sure, unsure in zip(same.calibration.constants, errors.constants, strict=True):
+        assert unsure.log_deviation > 2.0 * sure.log_deviation
+
+
+def test_the_worst_five_rows_are_named_worst_first(tmp_path: Path, rows: Rows) -> None:
+    odd = {1: 2.0, 4: 2.4, 7: 3.0, 10: 2.8, 13: 2.6, 18: 3.2}
+    found = as_published(tmp_path, near(rows, 5), [odd.get(at, 1.0) for at in range(20)])
+    (note,) = (note for note in found.warnings if note.startswith("The other rows do not explain"))
+    named = re.findall(r"run-\S+ \((-\d+) %\)", note)
+    assert len(named) == 5
+    assert named == sorted(named, key=int)
+    assert " and 1 more: check layout" in note
+
+
+def test_errors_are_those_of_the_rows(answer: CalibrationAnswer) -> None:
+    found = answer.calibration
+    for name in ("error_before_fraction", "error_after_fraction", "error_left_out_fraction"):
+        of_rows = [abs(getattr(row, name)) for row in answer.rows]
+        assert getattr(found, name) == pytest.approx(sum(of_rows) / len(of_rows), rel=1e-4)
+    (residuals,) = found.residuals
+    assert residuals.mean_absolute_error_fraction == pytest.approx(found.error_left_out_fraction, rel=1e-3)
+
+
+def test_a_table_is_named_by_its_file_however_long_the_name_is(tmp_path: Path, rows: Rows) -> None:
+    file = written(tmp_path, rows[:3]).rename(tmp_path / f"{'x' * 240}.csv")
+    assert calibrate(file).calibration.source == "x" * 200
+
+
+def test_errors_that_most_steps_stay_within_are_shown_as_ratios(answer: CalibrationAnswer) -> None:
+    wide = [
+        one.model_copy(update={"interval_log_half_width": math.log(1.5)})
+        for one in answer.calibration.residuals
+    ]
+    calibration = answer.calibration.model_copy(update={"residuals": tuple(wide)})
+    text = io.StringIO()
+    show_calibration(answer.model_copy(update={"calibration": calibration}), Console(file=text, width=120))
+    (line,) = (line for line in text.getvalue().splitlines() if "80 % of errors within" in line)
+    assert line.rstrip().endswith(" 50.0 %")
 
 
 def test_two_configurations_of_a_framework_are_too_few_to_name_it(tmp_path: Path, rows: Rows) -> None:
