@@ -118,6 +118,20 @@ def test_a_constant_takes_two_configurations(tmp_path: Path, rows: Rows) -> None
     ]
 
 
+def test_steps_of_one_layout_cannot_tell_clocks_from_links(tmp_path: Path, rows: Rows) -> None:
+    time_s = float(str(rows[2]["step_time_s"]))
+    sizes = [
+        {**rows[2], "id": str(size), "global_batch": 64 * size, "step_time_s": time_s * size}
+        for size in range(1, 7)
+    ]
+    found = calibrate(written(tmp_path, sizes))
+    (link,) = found.calibration.constants
+    assert link.name is ConstantName.INTRA_LINK_RATIO
+    whys = {one.name: one.why for one in found.held}
+    assert whys[f"{ACCELERATOR} bf16 sustained_fraction"] == "the steps cannot separate it from the others"
+    assert whys[f"{ACCELERATOR} inter_link_ratio"] == "the steps hardly depend on it"  # eight of one node
+
+
 @pytest.mark.long
 def test_the_shipped_example_is_found_again_as_its_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", "--measured", str(EXAMPLE), "--json", "--quiet"]) == OK
