@@ -189,6 +189,16 @@ def test_a_file_that_cannot_be_written_leaves_no_half_of_it(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_lies_in_a_folder_that_exists(answer: CalibrationAnswer, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no/cluster\.yaml: must lie in a folder that exists"):
+        write_calibration(answer.calibration, tmp_path / "no" / "cluster.yaml")
+
+
+def test_a_job_is_no_calibration() -> None:
+    with pytest.raises(InputError, match="must be a calibration file: what `capplan calibrate"):
+        load_calibration(Path(__file__).parents[3] / "examples" / "bloom-176b.yaml")
+
+
 def refuses(folder: Path, rows: Rows, match: str, accelerator_name: str | None = None) -> None:
     with pytest.raises(InputError, match=match):
         calibrate(written(folder, rows), accelerator=accelerator_name)
@@ -800,3 +810,4 @@ def test_the_text_of_a_file_says_what_it_is(answer: CalibrationAnswer) -> None:
     text = calibration_text(answer.calibration)
     assert text.startswith("# Constants of a cluster")
     assert "schema_version: 1" in text
+    assert "null" not in text  # what does not apply is left out

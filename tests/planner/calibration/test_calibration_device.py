@@ -6,7 +6,7 @@ import csv
 import inspect
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -30,7 +30,9 @@ from planner.calibration.device import (
     LayerTimes,
     Runs,
     grid,
+    layers_of,
     measure,
+    note_of_skipped,
     time_s,
 )
 from planner.calibration.file import load_calibration
@@ -74,7 +76,7 @@ class FakeDevice:
     def __init__(self, truth: Values, *, num_devices: int = 1, memory_bytes: float = 80.0 * GIB) -> None:
         self.truth, self.random = truth, np.random.default_rng(3)
         self.name, self.memory_bytes, self.num_devices = "NVIDIA H100 80GB HBM3", memory_bytes, num_devices
-        self.powers_w = iter([85.0, 640.0])
+        self.powers_w: Iterator[float | None] = iter([85.0, 640.0])
         self.rested_s = 0.0
 
     def can_run(self, kind: KernelKind, precision: Precision) -> bool:
@@ -490,6 +492,35 @@ def test_four_kernels_of_a_kind_are_needed() -> None:
         calibrate_kernels(table_of(COPIES_OF_SIZES[:3], {}))
 
 
+def test_every_kind_of_kernel_counts_in_its_group() -> None:
+    copies, products = COPIES_OF_SIZES[:4], PRODUCTS_OF_SIZES[:4]
+    attention = [
+        Kernel(kind=KernelKind.ATTENTION, batch=batch, sequence_length=length, num_heads=16, head_dim=128)
+        for batch, length in ((16, 1024), (8, 2048), (4, 4096), (2, 8192))
+    ]
+    kinds = {
+        "copies and sums": (copies, (KernelKind.COPY, KernelKind.ADD)),
+        "products, bf16": (
+            products,
+            (KernelKind.GEMM, KernelKind.INPUT_GRADIENT, KernelKind.WEIGHT_GRADIENT),
+        ),
+        "products added in 32 bits, bf16": (products, (KernelKind.ADDED_GRADIENT,)),
+        "attention": (attention, (KernelKind.ATTENTION,)),
+        "attention backward": (attention, (KernelKind.ATTENTION_BACKWARD,)),
+    }
+    kernels = [replace(one, kind=kind) for four, of in kinds.values() for kind in of for one in four]
+    answer = calibrate_kernels(table_of(kernels, {}))
+    assert {kind.name: kind.num_kernels for kind in answer.kinds} == {
+        name: 4 * len(of) for name, (_, of) in kinds.items()
+    }
+    # Each number format has products of its own; attention and memory are those of all.
+    assert {one.precision for one in answer.calibration.constants if "gemm" in one.name} == {Precision.BF16}
+    assert {one.precision for one in answer.calibration.constants if "attention" in one.name} == {None}
+    assert len(answer.calibration.constants) == 13
+    assert (answer.calibration.num_rows, answer.calibration.num_configurations) == (32, 32)
+    assert answer.calibration.source_sha256 == table_of(kernels, {}).sha256
+
+
 def test_products_in_8_bits_of_an_accelerator_without_are_not_fitted() -> None:
     in_8_bits = [replace(kernel, precision=Precision.FP8) for kernel in PRODUCTS_OF_SIZES]
     table = table_of([*COPIES_OF_SIZES, *in_8_bits], {})
@@ -672,7 +703,8 @@ def test_what_a_layer_keeps_is_compared_with_what_it_kept() -> None:
     fitted = fit_layers(passes_of(layer, LARGE, in_8_bits), H100, calibration_of({}))
     assert fitted is not None
     half, unknown, of_frameworks = fitted.fits
-    assert (half.kept_bytes, half.kept_error_fraction) == (layer.num_bytes, pytest.approx(-0.5))
+    assert half.kept_bytes == layer.num_bytes
+    assert half.kept_error_fraction == pytest.approx(-0.5)
     assert unknown.kept_bytes is unknown.kept_error_fraction is None
     assert of_frameworks.kept_bytes is of_frameworks.kept_error_fraction is None
 
@@ -777,10 +809,22 @@ def test_a_kernel_is_warmed_up_and_then_timed_long_enough() -> None:
 
     def runs(num_runs: int) -> float:
         asked.append(num_runs)
-        return num_runs * 1e-3 * (2.0 if len(asked) == 4 else 1.0)  # one repetition is interrupted
+        # One repetition is interrupted, and during one the clock is set back.
+        return num_runs * 1e-3 * {4: 2.0, 5: 0.5}.get(len(asked), 1.0)
 
     assert time_s(runs) == pytest.approx(1e-3)
     assert asked == [1, 3, *[5] * NUM_REPETITIONS]
+
+
+def test_the_shortest_kernels_run_ten_thousand_times() -> None:
+    asked: list[int] = []
+
+    def runs(num_runs: int) -> float:
+        asked.append(num_runs)
+        return num_runs * 1e-8
+
+    assert time_s(runs) == pytest.approx(1e-8)
+    assert max(asked) == 10_000
 
 
 def test_bursts_are_a_tenth_of_the_time() -> None:
@@ -793,29 +837,81 @@ def test_every_kind_of_kernel_is_in_the_grid_of_several_devices() -> None:
     single = {KernelKind.LAYER, KernelKind.LAYER_BACKWARD}
     assert {kernel.kind for kernel in grid(FakeDevice({}, num_devices=8))} == set(KernelKind) - single
     assert KernelKind.ALL_REDUCE not in {kernel.kind for kernel in grid(FakeDevice({}))}
+    for number in (2, 8):
+        kernels = list(grid(FakeDevice({}, num_devices=number)))
+        assert {kernel.group_size for kernel in kernels} == {0, number}
+        assert {kernel.batch * kernel.sequence_length for kernel in kernels} == {0, 16384}
+
+
+def test_copies_and_sums_are_of_whole_16_bit_values_in_each_of_their_matrices() -> None:
+    for kernel in grid(FakeDevice({})):
+        matrices = {KernelKind.COPY: 2, KernelKind.ADD: 3}.get(kernel.kind, 1)
+        assert kernel.num_bytes % (2 * matrices) == 0, kernel
+
+
+def test_a_measured_table_reads_back_the_same(tmp_path: Path, table: KernelTable) -> None:
+    file = tmp_path / "kernels.csv"
+    write_kernels(table, file)
+    read = read_kernels(file)
+    assert read.seconds.tolist() == table.seconds.tolist()
+    assert (read.kernels, read.device, read.date) == (table.kernels, table.device, table.date)
+    assert (read.idle_power_w, read.loaded_power_w) == (85.0, 640.0)
+
+
+def test_the_first_five_kinds_that_could_not_run_are_named() -> None:
+    skipped = [
+        *(Kernel(kind=kind) for kind in (KernelKind.COPY, KernelKind.COPY, KernelKind.ADD)),
+        *(Kernel(kind=KernelKind.GEMM, precision=precision) for precision in (Precision.BF16, Precision.FP8)),
+        *(
+            Kernel(kind=KernelKind.LAYER, model=model, software=Software.EAGER)
+            for model in ("gpt2-xl", "llama-3.1-8b", "llama-3.1-70b")
+        ),
+    ]
+    (note,) = note_of_skipped(skipped)
+    named = "copy bf16, add bf16, gemm bf16, gemm fp8, gpt2-xl bf16 eager and 2 more"
+    assert note == f"Left out because it could not run here: {named}."
+    (note,) = note_of_skipped(skipped[:6])
+    assert note.endswith(", gpt2-xl bf16 eager.")
+    assert list(note_of_skipped([])) == []
+
+
+def test_at_most_four_layers_run_in_a_row() -> None:
+    large = FakeDevice({}, memory_bytes=1e15)
+    assert {number for _, number in layers_of(large)} == {4}
+
+
+def test_a_device_that_does_not_tell_its_power_is_not_loaded_for_it() -> None:
+    device = FakeDevice({})
+    device.powers_w = iter([None])  # asked once
+    table = measure(device)
+    assert table.idle_power_w is table.loaded_power_w is None
 
 
 def test_power_under_load_is_read_after_seconds_of_work_and_progress_counts_all_kernels_and_layers() -> None:
     class Busy(FakeDevice):
         last_s = 0.0
+        last: Kernel | None = None
 
         def prepare(self, kernel: Kernel) -> Runs:
             seconds = self._seconds(kernel)
 
             def runs(num_runs: int) -> float:
-                self.last_s = num_runs * seconds
+                self.last, self.last_s = kernel, num_runs * seconds
                 return self.last_s
 
             return runs
 
         def power_w(self) -> float | None:
             read_after_s.append(self.last_s)
+            read_after.append(self.last)
             return super().power_w()
 
     read_after_s: list[float] = []
+    read_after: list[Kernel | None] = []
     told: list[tuple[int, int]] = []
     table = measure(Busy({}), tell=lambda done, total: told.append((done, total)))
-    # Two seconds, in whole products of some milliseconds.
+    # Two seconds, in whole products of some milliseconds: the largest.
+    assert read_after == [None, Kernel(kind=KernelKind.GEMM, m=8192, n=12288, k=12288)]
     assert read_after_s == [0.0, pytest.approx(2.0, abs=0.01)]
     # A layer has two rows, forward and backward.
     num_all = sum(kernel.kind is not KernelKind.LAYER_BACKWARD for kernel in table.kernels)
