@@ -171,7 +171,7 @@ def _chip(table: KernelTable, accelerator: str | None) -> Accelerator:
     if accelerator is not None:
         return catalog.accelerator(accelerator_id(accelerator, path=Argument("accelerator")))
     try:
-        return catalog.accelerator(accelerator_id(table.device))
+        return catalog.accelerator(accelerator_id(table.device, path="device"))
     except CatalogError as error:
         rule = Words("is not known by this name; say what it is with ", Argument("accelerator", "NAME"))
         raise InputError([*error.problems, Problem(path="device", value=table.device, rule=rule)]) from None

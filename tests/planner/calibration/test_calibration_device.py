@@ -59,6 +59,7 @@ from simulator.catalog import accelerator
 from simulator.domain.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName
 from simulator.domain.hardware import Precision
 from simulator.errors import CapplanError, InputError
+from simulator.machine.training import training_constants
 from simulator.units import GIB
 from tests.planner.calibrations import calibration_with
 
@@ -224,6 +225,10 @@ def test_what_was_not_measured_stays_as_published(table: KernelTable) -> None:
     held = {one.name.rpartition(" ")[2]: one.why for one in answer.held}
     assert held["memory_fraction"] == "its kernels were not measured"
     assert held["host_launch_s"] == held["sustained_fraction"] == "its layers were not measured"
+    constants = training_constants()
+    values = {one.name: one.value for one in answer.held}
+    assert values["host_launch_s"] == constants.launch_s
+    assert values[f"{H100.id} sustained_fraction"] == constants.sustained([H100], [Precision.BF16])[0]
 
 
 @pytest.mark.long
@@ -470,6 +475,11 @@ PRODUCTS_OF_SIZES = tuple(
     )
 )
 
+ATTENTION_OF_LENGTHS = tuple(
+    Kernel(kind=KernelKind.ATTENTION, batch=batch, sequence_length=length, num_heads=16, head_dim=128)
+    for batch, length in ((16, 1024), (8, 2048), (4, 4096), (2, 8192))
+)
+
 
 def table_of(
     kernels: Sequence[Kernel], values: Values, *, times: Sequence[float] = (), device: str = "H100 SXM"
@@ -494,10 +504,6 @@ def test_four_kernels_of_a_kind_are_needed() -> None:
 
 def test_every_kind_of_kernel_counts_in_its_group() -> None:
     copies, products = COPIES_OF_SIZES[:4], PRODUCTS_OF_SIZES[:4]
-    attention = [
-        Kernel(kind=KernelKind.ATTENTION, batch=batch, sequence_length=length, num_heads=16, head_dim=128)
-        for batch, length in ((16, 1024), (8, 2048), (4, 4096), (2, 8192))
-    ]
     kinds = {
         "copies and sums": (copies, (KernelKind.COPY, KernelKind.ADD)),
         "products, bf16": (
@@ -505,8 +511,8 @@ def test_every_kind_of_kernel_counts_in_its_group() -> None:
             (KernelKind.GEMM, KernelKind.INPUT_GRADIENT, KernelKind.WEIGHT_GRADIENT),
         ),
         "products added in 32 bits, bf16": (products, (KernelKind.ADDED_GRADIENT,)),
-        "attention": (attention, (KernelKind.ATTENTION,)),
-        "attention backward": (attention, (KernelKind.ATTENTION_BACKWARD,)),
+        "attention": (ATTENTION_OF_LENGTHS, (KernelKind.ATTENTION,)),
+        "attention backward": (ATTENTION_OF_LENGTHS, (KernelKind.ATTENTION_BACKWARD,)),
     }
     kernels = [replace(one, kind=kind) for four, of in kinds.values() for kind in of for one in four]
     answer = calibrate_kernels(table_of(kernels, {}))
@@ -546,6 +552,45 @@ def test_later_groups_take_the_constants_of_earlier_ones() -> None:
     assert gradient.value == pytest.approx(gradient.published, rel=0.01)
     for kind in answer.kinds:
         assert kind.error_after_fraction < 0.01 < kind.error_before_fraction, kind.name
+
+
+def test_a_device_may_reach_nearly_all_that_it_promises_with_a_slow_host() -> None:
+    truth = {
+        ConstantName.MEMORY_FRACTION: 0.97,
+        ConstantName.KERNEL_LAUNCH_S: 2e-5,
+        ConstantName.GEMM_PEAK_FRACTION: 0.97,
+        ConstantName.WEIGHT_GRADIENT_FRACTION: 0.97,
+        ConstantName.ATTENTION_PEAK_FRACTION: 0.97,
+        ConstantName.ATTENTION_BACKWARD_FRACTION: 0.97,
+    }
+    longer = [replace(one, batch=16 * one.batch) for one in ATTENTION_OF_LENGTHS]
+    attention = [*ATTENTION_OF_LENGTHS, *longer]
+    kernels = [
+        *COPIES_OF_SIZES,
+        *PRODUCTS_OF_SIZES,
+        *(replace(one, kind=KernelKind.ADDED_GRADIENT) for one in PRODUCTS_OF_SIZES),
+        *attention,
+        *(replace(one, kind=KernelKind.ATTENTION_BACKWARD) for one in attention),
+    ]
+    found = {one.name: one.value for one in calibrate_kernels(table_of(kernels, truth)).calibration.constants}
+    for name, value in truth.items():
+        assert found[name] == pytest.approx(value, rel=0.02), name
+
+
+def test_a_copy_takes_its_bytes_over_what_memory_reaches() -> None:
+    values = {ConstantName.MEMORY_FRACTION: 0.8, ConstantName.KERNEL_LAUNCH_S: 1e-5}
+    (seconds,) = seconds_of(values, Kernel(kind=KernelKind.COPY, num_bytes=10**9))
+    assert seconds == pytest.approx(1e9 / (0.8 * 3.35e12) + 1e-5)  # an H100 SXM has 3.35 TB/s
+
+
+def test_a_device_that_the_catalogue_does_not_know_is_told_with_both_ways_out() -> None:
+    with pytest.raises(InputError, match="say what it is with accelerator=NAME") as refused:
+        calibrate_kernels(table_of(COPIES_OF_SIZES, {}, device="ACME 9000"))
+    assert [(problem.path, problem.value) for problem in refused.value.problems] == [
+        ("device", "ACME 9000"),
+        ("device", "ACME 9000"),
+    ]
+    assert "`capplan catalog accelerators` lists all" in str(refused.value)
 
 
 def test_every_fifth_kernel_is_held_out_and_gives_the_error() -> None:
@@ -703,10 +748,28 @@ def test_what_a_layer_keeps_is_compared_with_what_it_kept() -> None:
     fitted = fit_layers(passes_of(layer, LARGE, in_8_bits), H100, calibration_of({}))
     assert fitted is not None
     half, unknown, of_frameworks = fitted.fits
+    assert [one.precision for one in fitted.constants] == [Precision.BF16, Precision.FP8, None]
     assert half.kept_bytes == layer.num_bytes
     assert half.kept_error_fraction == pytest.approx(-0.5)
     assert unknown.kept_bytes is unknown.kept_error_fraction is None
     assert of_frameworks.kept_bytes is of_frameworks.kept_error_fraction is None
+
+
+def test_layers_in_8_bits_alone_tell_nothing_of_an_accelerator_without() -> None:
+    table = passes_of(replace(MIDDLE, precision=Precision.FP8))
+    assert fit_layers(table, accelerator("a100-sxm4-80gb"), calibration_of({})) is None
+
+
+def test_the_clock_is_as_unsure_as_layers_scatter() -> None:
+    layers = [replace(layer, sequence_length=length) for layer in (MIDDLE, LARGE) for length in (4096, 8192)]
+    sure, unsure = (
+        fit_layers(passes_of(*layers, times=times), H100, calibration_of({}))
+        for times in ((1, 1, 1, 1), (1.3, 1 / 1.3, 1 / 1.3, 1.3))
+    )
+    assert sure is not None
+    assert unsure is not None
+    assert unsure.constants[0].name is ConstantName.SUSTAINED_FRACTION
+    assert unsure.constants[0].log_deviation > 3.0 * sure.constants[0].log_deviation
 
 
 def test_layers_alone_judge_a_calibration_that_has_some() -> None:
