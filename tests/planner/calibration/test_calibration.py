@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -260,6 +261,9 @@ def test_a_fitted_constant_is_inside_its_range() -> None:
     assert unknown.fitted(1.0, 0.12345).value == 0.95
     assert unknown.fitted(1e-9, 0.12345).value == 0.05
     assert unknown.fitted(0.6, 0.12345).log_deviation == 0.123
+    # Links may be faster than the published efficiency of their kind.
+    link = Unknown(name=ConstantName.INTRA_LINK_RATIO, accelerator=ACCELERATOR, published=1.0)
+    assert link.fitted(1.2, 0.0).value == 1.2
 
 
 def test_rows_without_a_time_are_refused(tmp_path: Path, rows: Rows) -> None:
@@ -464,6 +468,24 @@ def test_errors_are_those_of_the_rows(answer: CalibrationAnswer) -> None:
         assert getattr(found, name) == pytest.approx(sum(of_rows) / len(of_rows), rel=1e-4)
     (residuals,) = found.residuals
     assert residuals.mean_absolute_error_fraction == pytest.approx(found.error_left_out_fraction, rel=1e-3)
+
+
+def test_every_row_is_told_by_its_id(answer: CalibrationAnswer, rows: Rows) -> None:
+    assert [row.id for row in answer.rows] == [row["id"] for row in rows]
+
+
+def test_steps_that_are_too_fast_for_a_plausible_clock_say_so(tmp_path: Path, rows: Rows) -> None:
+    warnings = as_published(tmp_path, near(rows, 1), (1 / 1.2,) * 4).warnings
+    told = f"{ACCELERATOR} bf16 sustained_fraction is at the highest plausible value"
+    assert any(note.startswith(told) for note in warnings)
+
+
+def test_steps_without_a_date_are_of_the_day_on_which_their_file_was_written(
+    tmp_path: Path, rows: Rows
+) -> None:
+    file = written(tmp_path, rows[:3])
+    os.utime(file, (1.6e9, 1.6e9))  # seconds since 1970
+    assert calibrate(file).calibration.date == "2020-09-13"
 
 
 def test_a_table_is_named_by_its_file_however_long_the_name_is(tmp_path: Path, rows: Rows) -> None:
