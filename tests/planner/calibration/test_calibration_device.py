@@ -20,7 +20,7 @@ from rich.console import Console
 
 from planner.calibration import device as calibration_device
 from planner.calibration import torch as calibration_torch
-from planner.calibration.answer import CalibrationAnswer, LayerFit, PassFit
+from planner.calibration.answer import CalibrationAnswer, KindFit, LayerFit, PassFit
 from planner.calibration.calibrate import calibrate
 from planner.calibration.device import (
     LAYER_SIZES,
@@ -854,6 +854,19 @@ def test_a_layer_is_shown_with_its_software_or_format_and_both_passes() -> None:
     assert lines.count(f"gpt2-xl 2 x 1024 fp8 {cells}") == 1
     told = "simulated with errors of -1.0 % to +3.0 % for 2 of them."
     assert any(line.endswith(told) for line in lines)
+
+
+def test_kinds_of_kernels_are_shown_as_published_as_calibrated_and_left_out() -> None:
+    kind = KindFit(
+        name="copies and sums",
+        num_kernels=6,
+        error_before_fraction=0.1,
+        error_after_fraction=0.01,
+        error_left_out_fraction=0.02,
+    )
+    lines = shown(CalibrationAnswer(calibration=calibration_of({}), kinds=(kind,)))
+    assert "kernels number published calibrated left out" in lines
+    assert "copies and sums 6 10.0 % 1.0 % 2.0 %" in lines
 
 
 @pytest.mark.parametrize(
