@@ -28,6 +28,7 @@ from planner import calibrate, load_calibration
 from planner.calibration.answer import CalibrationAnswer
 from planner.calibration.file import calibration_text, write_calibration
 from planner.calibration.notes import calibration_notes
+from planner.calibration.notes import calibration_text as calibration_text_of
 from planner.calibration.residuals import REPEAT_DEVIATION, residuals_of
 from planner.calibration.rows import usable_rows
 from planner.calibration.unknowns import Unknown, unknowns_of
@@ -758,6 +759,16 @@ def test_an_accelerator_that_was_not_measured_takes_the_host_and_software_of_the
         for name in names
     )
     job = job_with(H100_RENTED, A100_RENTED, A100_RENTED, calibration=calibration)
+    errors = {
+        "num_configurations": 1234,
+        "error_before_fraction": 0.1,
+        "error_left_out_fraction": 0.02,
+    }
+    told = calibration_text_of(calibration.model_copy(update=errors))
+    assert told == (
+        f"{len(names)} from 1,234 kernels in made up (2026-05-01, 000000000000); mean error 10.0 % with published constants, "
+        "2.0 % on kernels left out of the fit"
+    )
     _, note = calibration_notes(job)
     assert note == f"The calibration does not cover a100-sxm4-80gb: {hold} are used there."
     assert len(calibration_notes(job_with(H100_RENTED, calibration=calibration))) == 1
