@@ -14,7 +14,7 @@ latency and bytes together. Where the two are equal the difference is largest; t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
@@ -31,6 +31,8 @@ from simulator.table import Floats, Integers
 
 MANY_BYTES = 2.0**30
 """Size of a buffer for which latency no longer matters."""
+EMPTY_AND_MANY = (0.0, 1.0)
+"""Shares of it that are played."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +125,7 @@ def _bent(line: Line, form: Form, shaped: Integers, collectives: Collectives) ->
     num_bytes = line.fixed_s / line.seconds_per_byte
     if not 0.0 < num_bytes < MANY_BYTES:
         return line
-    _, between_s = _whole_s(form, shaped, collectives, num_bytes)
+    (between_s,) = _whole_s(form, shaped, collectives, [num_bytes / MANY_BYTES])
     return replace(line, bend_bytes=num_bytes, bend_s=max(0.0, 2.0 * line.fixed_s - float(between_s)))
 
 
@@ -140,16 +142,20 @@ def _add_steps(collectives: Collectives, *, groups: Integers, num_steps: int) ->
     return collectives.ring_steps(groups, MANY_BYTES, num_steps, np.full(groups.shape, NONE), "ring")
 
 
-def _whole_s(form: Form, shaped: Integers, collectives: Collectives, num_bytes: float = MANY_BYTES) -> Floats:
-    """How long a collective takes without bytes and with so many, `(2,)`."""
+def _whole_s(
+    form: Form, shaped: Integers, collectives: Collectives, shares: Sequence[float] = EMPTY_AND_MANY
+) -> Floats:
+    """How long a collective takes with each share of many bytes."""
     ready = np.full(shaped.shape, NONE)
-    return _played_s(collectives, lambda alone: form.add(alone, shaped, num_bytes, ready))
+    return _played_s(collectives, lambda alone: form.add(alone, shaped, MANY_BYTES, ready), shares)
 
 
-def _played_s(collectives: Collectives, add: Callable[[Collectives], object]) -> Floats:
-    """How long the added tasks take without bytes and with many, `(2,)`."""
+def _played_s(
+    collectives: Collectives, add: Callable[[Collectives], object], shares: Sequence[float] = EMPTY_AND_MANY
+) -> Floats:
+    """How long the added tasks take with each share of their bytes."""
     router, builder = collectives.router, TaskGraphBuilder()
     add(replace(collectives, graph=builder, has_ramp=False))
     graph, paths = builder.build(), router.table()
-    graphs = replace(graph, num_bytes=np.zeros(len(graph))), graph
+    graphs = (replace(graph, num_bytes=share * graph.num_bytes) for share in shares)
     return np.array([play(each, router.topology, paths).makespan_s for each in graphs])
