@@ -17,6 +17,7 @@ import numpy as np
 from planner.calibration.file import check_new_file
 from planner.input.arguments import check_text, refused
 from planner.input.problems import shown
+from planner.input.small_file import bytes_of_small_file
 from simulator import catalog
 from simulator.domain.hardware import Precision
 from simulator.errors import CatalogError, InputError, Problem, refusal
@@ -210,8 +211,9 @@ def read_kernels(path: Path, *, date: str | None = None) -> KernelTable:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
+    content = bytes_of_small_file(path, LARGEST_FILE_BYTES, "a table of kernels")
     try:
-        rows = list(csv.reader(io.StringIO(utf8_text(_bytes(path)), newline=""), strict=True))
+        rows = list(csv.reader(io.StringIO(utf8_text(content), newline=""), strict=True))
     except ValueError as error:  # no text
         raise refusal(path, str(error)) from None
     except csv.Error as error:
@@ -225,17 +227,6 @@ def _rows(path: Path) -> list[dict[str, str]]:
     if short is not None:
         raise refusal(path, f"row {short} has {len(rows[short - 1])} cells, not {len(COLUMNS)}")
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows[1:]]
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_FILE_BYTES + 1)
-    except OSError as error:
-        raise refusal(path, f"cannot be read: {error.strerror or error}") from None
-    if len(data) > LARGEST_FILE_BYTES:
-        raise refusal(path, f"is larger than {LARGEST_FILE_BYTES:,} bytes, so it is not a table of kernels")
-    return data
 
 
 def _kernel(line: int, row: dict[str, str], problems: list[Problem]) -> tuple[Kernel, float]:

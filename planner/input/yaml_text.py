@@ -15,6 +15,7 @@ from typing import cast
 
 import yaml
 
+from planner.input.small_file import bytes_of_small_file
 from simulator.errors import refusal
 from simulator.file_text import utf8_text
 
@@ -44,7 +45,7 @@ def read_document(path: Path, *, least: str = JOB_FIELDS) -> object:
         InputError: the file cannot be read, is too large, is not UTF-8 text, is empty or breaks the syntax.
     """
     source = str(path)
-    text = _text(_read_bytes(path), source)
+    text = _text(bytes_of_small_file(path, MAX_FILE_BYTES, "a job file"), source)
     if path.suffix.lower() == ".toml":
         return _parse_toml(text, source, least)
     return parse_text(text, source=source, least=least)
@@ -66,18 +67,6 @@ def parse_value(text: str, *, source: str) -> object:
     """Returns one value, `None` for an empty text; raises `InputError` as `parse_text` does."""
     is_json = re.match(r'\s*\{\s*["}]', text)
     return _parse_json(text, source) if is_json else _parse_yaml(text, source)
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise refusal(path, f"cannot be read: {reason}") from None
-    if len(content) > MAX_FILE_BYTES:
-        raise refusal(path, f"is larger than {MAX_FILE_BYTES} bytes, so it is not a job file")
-    return content
 
 
 def _text(content: bytes, source: str) -> str:

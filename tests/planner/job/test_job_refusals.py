@@ -206,7 +206,7 @@ def test_what_cannot_be_opened_is_an_input_error(tmp_path: Path, name: str) -> N
 def test_a_file_of_the_wrong_size_is_not_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
-    with pytest.raises(InputError, match=f"larger than {MAX_FILE_BYTES} bytes"):
+    with pytest.raises(InputError, match=f"larger than {MAX_FILE_BYTES:,} bytes"):
         load_job(path)
 
 
