@@ -83,12 +83,12 @@ def by_accelerator(answer: Recommendation) -> str:
     return f"{first} is recommended in {human.percent(most)} of the draws, {rest}."
 
 
-def survivals(sure: InputUncertainty, accelerators: str = "") -> list[str]:
+def survivals(sure: InputUncertainty, accelerators: str) -> list[str]:
     """Returns how often limits, recommendation and orderings hold over the draws of the inputs, in sentences.
 
     Args:
         sure: the draws.
-        accelerators: how often each accelerator is recommended, as of `by_accelerator`.
+        accelerators: how often each accelerator is recommended (`by_accelerator`); may be empty.
     """
     again, unbeaten = human.percent(sure.recommended_fraction), human.percent(sure.on_front_fraction)
     draws = f"{human.count(sure.num_draws)} draws of the uncertain inputs"

@@ -170,7 +170,9 @@ class TestWords:
         }
         assert shares[frozenset({10, 11})] == 1.0
         assert all(0.5 < share < 1.0 for pair, share in shares.items() if 12 in pair)
-        (told,) = (sentence for sentence in survivals(sure) if "neighbours on the front by cost" in sentence)
+        (told,) = (
+            sentence for sentence in survivals(sure, "") if "neighbours on the front by cost" in sentence
+        )
         assert told.startswith(
             "Of 2 pairs of neighbours on the front by cost, 1 keeps its order in at least 90.0 %"
         )
@@ -212,7 +214,7 @@ class TestWords:
         job = job_with(H100_RENTED, A100_RENTED, objectives=["cost"])
         front = evaluate(job, plans_with({"num_gpus": 32}, {"num_gpus": 32, "offer": 1}))
         sure = input_uncertainty_of(job, front, np.array([10, 11]), 0, seed=1)
-        (told,) = (sentence for sentence in survivals(sure) if "pair" in sentence)
+        (told,) = (sentence for sentence in survivals(sure, "") if "pair" in sentence)
         assert re.fullmatch(
             r"The only pair of designs that differs in cost keeps its order in [\d.]+ % of the draws\.", told
         )
@@ -229,7 +231,7 @@ class TestWords:
         # Prices reach further up than down, but half of the draws of each input lie below its middle.
         assert half.within_budget_fraction == pytest.approx(0.45, abs=0.1)
         assert (
-            survivals(sure)[0]
+            survivals(sure, "")[0]
             == "The expected time meets the deadline in 100.0 % of 1,000 draws of the uncertain inputs."
         )
 
