@@ -23,6 +23,7 @@ class FastestRuns:
             best: the recommended design.
         """
         chosen: dict[str, object] = {"zero_stages": (best.plan.zero_stage,)}
+        # A stage that is listed would be tried in pipelines, too.
         if best.plan.zero_stage >= 2 and not job.search.shards_more_in_pipelines:
             chosen["pipeline_parallel"] = (1,)
         self._job = job.model_copy(update={"search": job.search.model_copy(update=chosen)})
