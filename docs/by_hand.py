@@ -129,26 +129,22 @@ def _of_step(job: Job, best: Design) -> list[Check]:
 
 def _of_memory(job: Job, best: Design) -> list[Check]:
     plan, work, model, has = best.plan, job.workload, job.workload.model, best.memory_bytes
-    ends = model.embedding_parameters, model.output_parameters
-    of_layers, first_end = (
-        model.num_parameters - sum(ends),
-        ends[0] if plan.pipeline_parallel > 1 else sum(ends),
-    )
-    weights = (of_layers / plan.pipeline_parallel + first_end) / plan.tensor_parallel
+    of_ends = model.embedding_parameters + model.output_parameters
+    of_layers = model.num_parameters - of_ends
+    of_first_end = model.embedding_parameters if plan.pipeline_parallel > 1 else of_ends
+    weights = (of_layers / plan.pipeline_parallel + of_first_end) / plan.tensor_parallel
     held = min(
         2 * (plan.pipeline_parallel - 1) + (plan.virtual_pipeline - 1) * plan.pipeline_parallel + 1,
         plan.virtual_pipeline * work.global_batch_size // (plan.data_parallel * plan.micro_batch_size),
     )
     layers = model.num_layers // (plan.pipeline_parallel * plan.virtual_pipeline)
-    replicas, sharing = (
-        plan.data_parallel * plan.context_parallel,
-        plan.tensor_parallel * plan.context_parallel,
-    )
-    of_layer = LAYER_BYTES * work.sequence_length * model.hidden_size / sharing
+    num_replicas = plan.data_parallel * plan.context_parallel
+    num_sharing = plan.tensor_parallel * plan.context_parallel
+    of_layer = LAYER_BYTES * work.sequence_length * model.hidden_size / num_sharing
     return [
         Check(
             what="weights of a GPU",
-            arithmetic=f"2 bytes x ({of_layers / 1e9:.4g}e9 / {plan.pipeline_parallel} + {first_end / 1e9:.4g}e9) / "
+            arithmetic=f"2 bytes x ({of_layers / 1e9:.4g}e9 / {plan.pipeline_parallel} + {of_first_end / 1e9:.4g}e9) / "
             f"{plan.tensor_parallel}",
             by_hand=2 * weights / GIB,
             told=has["weights_bytes"] / GIB,
@@ -157,7 +153,7 @@ def _of_memory(job: Job, best: Design) -> list[Check]:
         Check(
             what="states of the optimizer, over all replicas",
             arithmetic=f"{OPTIMIZER_BYTES} bytes x {weights / 1e9:.4g}e9 / ({plan.data_parallel} x {plan.context_parallel})",
-            by_hand=OPTIMIZER_BYTES * weights / replicas / GIB,
+            by_hand=OPTIMIZER_BYTES * weights / num_replicas / GIB,
             told=has["optimizer_bytes"] / GIB,
             unit=" GiB",
         ),
