@@ -133,7 +133,7 @@ def launch_plan(job: Job, plan: Plan | Mapping[str, object]) -> Launch:
         power_command=f"nvidia-smi --power-limit={limit_w:.0f}" if is_capped and is_nvidia else None,
         save_every_steps=every_steps,
         environment=_environment(run),
-        arguments=_groups(run, every_steps, int(found.outcomes.checkpoints.durable_every[0])),
+        arguments=_groups(run, every_steps, _saves_per_durable(found)),
         remarks=(*_full_memory(found), *_remarks(run)),
     )
 
@@ -154,6 +154,11 @@ def _save_every_steps(job: Job, evaluation: Evaluation) -> int | None:
     interval_s = float(run.checkpoint_interval_s[0])
     iteration_s = float(run.iteration_time_s(job.workload.num_steps)[0])
     return steps_between_saves(interval_s, iteration_s) if math.isfinite(interval_s / iteration_s) else None
+
+
+def _saves_per_durable(evaluation: Evaluation) -> int:
+    outcomes = evaluation.outcomes
+    return int(outcomes.checkpoints.saves_per_durable(outcomes.run.checkpoint_interval_s)[0])
 
 
 def _environment(run: AsRun) -> dict[str, str]:

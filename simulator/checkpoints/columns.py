@@ -82,7 +82,7 @@ def two_levels(
     moved_bytes: float | Floats,
     durable_bytes: Floats,
 ) -> Costs:
-    """Saves commit to a fast level; every n-th continues to the file system, as fast as that can write.
+    """Saves commit to a fast level; one in `persist_every` continues to the file system, or fewer if that writes for longer.
 
     Args:
         saves: the designs.
@@ -92,16 +92,12 @@ def two_levels(
         moved_bytes: additional bytes that a save sends over the network.
         durable_bytes: bytes written to the file system, `(n,)`.
     """
-    interval = _shortest_interval(saves, commit_s / slots)
-    durable_every = whole(
-        np.maximum(saves.options.persist_every, durable_commit_s / interval["minimum_interval_s"])
-    )
-    network_bytes = moved_bytes + durable_bytes / durable_every
+    network_bytes = moved_bytes + durable_bytes / saves.options.persist_every
     return {
-        **interval,
+        **_shortest_interval(saves, commit_s / slots),
         "commit_s": commit_s,
         "durable_commit_s": durable_commit_s,
-        "durable_every": durable_every,
+        "durable_every": saves.options.persist_every,
         "slots": slots,
         "network_bytes_per_save": network_bytes,
         "save_energy_j": saves.options.transfer_j_per_byte * network_bytes,

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.checkpoints import files, gradients, levels, replicas
-from simulator.checkpoints.columns import Costs, IntervalReason
+from simulator.checkpoints.columns import Costs, IntervalReason, whole
 from simulator.checkpoints.sizes import Designs, Rows, Saves
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, PlanTable
@@ -79,7 +79,7 @@ class CheckpointTable(Table):
     why_minimum_interval: Integers
     """Code of the `IntervalReason` for the shortest interval."""
     durable_every: Integers
-    """One in this many saves continues to the file system."""
+    """One in this many saves continues to the file system, or fewer where that writes for longer; see `saves_per_durable`."""
     durable_commit_s: Floats
     """From the end of that save's stall until it can be restored from there."""
     fast_load_s: Floats
@@ -103,7 +103,7 @@ class CheckpointTable(Table):
     bytes_per_save: Floats
     """Bytes of one save, without copies."""
     network_bytes_per_save: Floats
-    """Mean bytes that one save sends to peers, servers and the file system."""
+    """Mean bytes that one save sends to peers, servers and the file system, where that can keep up."""
     storage_bytes: Floats
     """Capacity used on the file system."""
     save_energy_j: Floats
@@ -112,6 +112,15 @@ class CheckpointTable(Table):
     """Servers in addition to the training nodes."""
     extra_power_w: Floats
     """Constant power of these servers, before cooling."""
+
+    def saves_per_durable(self, interval_s: Floats) -> Integers:
+        """Returns the number of saves from one that continues to the file system to the next, `(n,)`; it writes one at a time.
+
+        Args:
+            interval_s: training time between two saves, `(n,)`.
+        """
+        under_way_s, apart_s = self.stall_s + self.durable_commit_s, self.stall_s + interval_s
+        return np.maximum(self.durable_every, whole(under_way_s / apart_s))
 
 
 def checkpoint_costs(

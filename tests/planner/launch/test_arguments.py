@@ -514,8 +514,8 @@ def test_local_saves_go_on_to_the_file_system_no_more_often_than_it_can_write_th
     )
     plan = {"tp": 8, "pp": 4, "dp": 8, "checkpoint_scheme": "tiered"}
     step_s, found = launch_plan(job, plan).as_run.step_time_s, values(job, plan)
-    apart = int(found["--save-interval"]) / int(found["--non-persistent-save-interval"])
-    assert 988.0 < apart * step_s < 988.0 + 2.0 * step_s
+    every_steps, apart_steps = int(found["--non-persistent-save-interval"]), int(found["--save-interval"])
+    assert 988.0 < apart_steps * step_s < 988.0 + 2.0 * every_steps * step_s
 
 
 def test_numbers_are_written_as_a_command_line_takes_them() -> None:
