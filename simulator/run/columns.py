@@ -209,6 +209,7 @@ class Runs(Table):
             name: array if len(array) == rows else np.broadcast_to(array, (rows, *array.shape[1:]))
             for name, array in bounded.items()
         }
+        arrays["kind_fast_survival"] = _survival_of_saves(arrays)
         return cls(**arrays, is_unknown=np.broadcast_to(_is_unknown(bounded), (rows,)))
 
     @property
@@ -280,6 +281,16 @@ def _array(name: str, value: npt.ArrayLike) -> Floats:
 
 def _as_wide_as(name: str, column: Floats) -> Floats:
     return np.repeat(column[:, None], NUM_KINDS, axis=1) if name.startswith("kind_") else column
+
+
+def _survival_of_saves(arrays: Mapping[str, Floats]) -> Floats:
+    """Returns how likely the fast level survives, `(n, 4)`; at a planned interruption all replicas stop, after a save."""
+    are_stopped = (arrays["live_lag_s"] < FOREVER_S) & (arrays["interval_s"] < FOREVER_S)
+    if not np.any(are_stopped):
+        return arrays["kind_fast_survival"]
+    survival = np.array(arrays["kind_fast_survival"])
+    survival[are_stopped, Interruption.PLANNED] = 0.0
+    return survival
 
 
 def _is_unknown(arrays: Mapping[str, Floats]) -> Booleans:

@@ -88,10 +88,11 @@ class UpTime(Table):
             shares: of their interruptions.
             inner: the runs with only those interruptions that lose work since the newest save.
         """
-        has_any = (shares.planned > 0.0) & ~runs.has_live_replicas
+        has_any = shares.planned > 0.0
         losing = _PerWork.of(inner.runs, inner.cycle, np.zeros(len(runs)))
-        ended = replace(runs, mtbf_s=mean_between_s(runs, shares.fast + shares.planned))
-        planned = shares.planned / np.maximum(LEAST_SHARE, shares.fast + shares.planned)
+        fast = np.where(runs.has_live_replicas, 0.0, shares.fast)  # where replicas go on, no interval begins
+        ended = replace(runs, mtbf_s=mean_between_s(runs, fast + shares.planned))
+        planned = shares.planned / np.maximum(LEAST_SHARE, fast + shares.planned)
         keeping = _PerWork.of(ended, renewal.Cycle.of(ended), planned)
         names = self.names()[1:4]
         parts = {
@@ -197,35 +198,14 @@ def _outer_factor(runs: Runs, shares: Shares, clock: _Clock, inner_s: Floats) ->
     has_any = (shares.durable > 0.0) & (inner_s > 0.0)
     outlived = np.flatnonzero(has_any & (shares.planned - saved > LEAST_SHARE))
     if len(outlived):
-        some = runs.take(outlived), shares.take(outlived), inner_s[outlived]
-        calmer, of, slower = _without_replicas(*some)
-        times_s = inner_s[outlived] / slower, up_time_s[outlived] / slower
-        up_time_s[outlived] = slower * _with_outlived(calmer, of, saved[outlived], *times_s)
+        up_time_s[outlived] = _with_outlived(
+            runs.take(outlived),
+            shares.take(outlived),
+            saved[outlived],
+            inner_s[outlived],
+            up_time_s[outlived],
+        )
     return np.maximum(1.0, np.divide(up_time_s, inner_s, out=np.ones(len(runs)), where=has_any))
-
-
-def _without_replicas(runs: Runs, shares: Shares, inner_s: Floats) -> tuple[Runs, Shares, Floats]:
-    """Returns the runs on a clock that stops while a live replica takes over, and their slowdown relative to it.
-
-    Interruptions that a replica survives neither postpone saves nor end one on its way to the durable level; it does not matter
-    when saves commit to the fast level.
-    """
-    is_live = runs.has_live_replicas
-    if not np.any(is_live):
-        return runs, shares, np.ones(len(runs))
-    cycle = renewal.Cycle.of(replace(runs, mtbf_s=np.full(len(runs), FOREVER_S)))
-    slower = np.maximum(1.0, inner_s / (runs.work_s * cycle.length_s / cycle.gain_s))
-    slower = np.where(is_live, slower, 1.0)
-    calmer = replace(
-        runs,
-        mtbf_s=runs.mtbf_s / slower,
-        interval_s=np.where(is_live, cycle.gain_s, runs.interval_s),
-        stall_s=np.where(is_live, cycle.length_s - cycle.gain_s, runs.stall_s),
-        commit_s=np.where(is_live, 0.0, runs.commit_s),
-        tax_fraction=np.where(is_live, 0.0, runs.tax_fraction),
-        durable_commit_s=runs.durable_commit_s / slower,
-    )
-    return calmer, replace(shares, fast=np.where(is_live, 0.0, shares.fast)), slower
 
 
 def _with_outlived(runs: Runs, shares: Shares, saved: Floats, inner_s: Floats, unstopped_s: Floats) -> Floats:

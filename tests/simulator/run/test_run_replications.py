@@ -108,6 +108,8 @@ def interruptions(row: RunColumns, seed: int, num: int) -> list[Interruption]:
         np.cumsum(row["kind_share"]), [uniform(luck, KIND, i) for i in range(num)], "right"
     )
     survival = np.asarray(row["kind_fast_survival"])[kinds]
+    if np.isfinite(row["live_lag_s"]):
+        survival[kinds == 3] = 0.0  # no replica outlives a stop
     return [
         Interruption(
             up_s=np.asarray(row["mtbf_s"]).item() * unit_exponential(seed, 0, i),
