@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from simulator.shipped import shipped_rows
-from simulator.table import Floats, Table
+from simulator.table import Booleans, Floats, Table
 
 SCALE_UP_LINKS = {"ampere": "nvlink3", "hopper": "nvlink4", "blackwell": "nvlink5"}
 OTHER_SCALE_UP = "other-scale-up"
@@ -82,6 +82,11 @@ class LinkConstants(Table):
         return self.inter_bytes_per_s_per_gpu * self.inter_fraction
 
     @property
+    def has_free_cards(self) -> Booleans:
+        """Where no byte takes time on a network card, `(n,)`: how `on_scale_up_alone` says so."""
+        return np.isinf(self.inter_bytes_per_s_per_gpu)
+
+    @property
     def near_send_bytes_per_s(self) -> Floats:
         """Bandwidth from one sender to one receiver in its domain, `(n,)`."""
         return self.intra_bytes_per_s * self.point_to_point_fraction
@@ -102,6 +107,15 @@ class LinkConstants(Table):
             inter_latency_s=nothing,
             inter_member_s=nothing,
         )
+
+    def on_cards_alone(self) -> Self:
+        """Returns a network on which only bytes on network cards take time."""
+        return replace(self.without_latency(), intra_bytes_per_s=np.full_like(self.intra_bytes_per_s, np.inf))
+
+    def on_scale_up_alone(self) -> Self:
+        """Returns a network on which only bytes on scale-up links take time; collectives keep their way."""
+        free = np.full_like(self.inter_bytes_per_s_per_gpu, np.inf)
+        return replace(self.without_latency(), inter_bytes_per_s_per_gpu=free)
 
 
 def link_constants(

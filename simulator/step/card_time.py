@@ -61,7 +61,7 @@ def has_collectives(rank: Rank) -> Booleans:
 
 def parts_card_s(rank: Rank, kinds: Iterable[Part]) -> list[Directions]:
     """Returns the seconds of card time of one micro-batch in parts of the model, forward and backward, `(n,)`."""
-    cards = _over_cards_alone(rank)
+    cards = replace(rank, links=rank.links.on_cards_alone())
     return [part_traffic_s(cards, kind) for kind in kinds]
 
 
@@ -166,10 +166,3 @@ def last_sends_wait_s(stream_s: Floats, send_card_s: Floats) -> Floats:
     chunk.
     """
     return sum_columns(np.minimum(send_card_s[:, None], stream_s[:, 1:]))
-
-
-def _over_cards_alone(rank: Rank) -> Rank:
-    """Returns ranks on a network on which only the bytes through the fabric take time."""
-    links = rank.links.without_latency()
-    inside_for_free = np.full_like(links.intra_bytes_per_s, np.inf)
-    return replace(rank, links=replace(links, intra_bytes_per_s=inside_for_free))

@@ -160,7 +160,7 @@ def beside_replicas(
     if not rows.size:
         return own
     near, parts_near = rank.take(rows), parts.take(rows)
-    on_scale_up = scale_up_collectives(near, parts_near, cards.take(rows), np.ones(len(rows), dtype=np.bool_))
+    on_scale_up = scale_up_collectives(near, parts_near, np.ones(len(rows), dtype=np.bool_))
     ways_s = once_s[1][rows], once_s[0][rows]  # weights beside forward passes, gradients beside backward ones
     shares = _scale_up_shares(near, parts_near, ways_s)
     own.add_scale_up(rows, OwnTraffic.of(parts_near, on_scale_up), shares, ways_s)
@@ -172,7 +172,7 @@ def _scale_up_shares(rank: Rank, parts: ModelParts, once_s: Directions) -> Direc
     is_far, trained = replicas_leave_domain(rank)[:, None], parts.weights.trained
     shares = []
     for busy_s, whole_s in zip((gathers_busy_s, reductions_busy_s), once_s, strict=True):
-        cards_s, scale_up_s = (parts.weighted(part_s.T) for part_s in busy_s(rank, trained))
+        cards_s, scale_up_s, _ = (parts.weighted(part_s.T) for part_s in busy_s(rank, trained))
         shares.append(np.where(is_far | (cards_s > 0.0), busy_share(scale_up_s, whole_s), 1.0))
     return shares[0], shares[1]
 

@@ -43,6 +43,7 @@ from simulator.domain.plan import PlanTable
 from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaTraffic
 from simulator.step.beside_shards import (
+    BUSY,
     BUSY_CARDS,
     BUSY_SCALE_UP,
     CARRIED_CARDS,
@@ -109,7 +110,7 @@ class _Passes(NamedTuple):
     """What passes of one design have in k parts, in the order of the model."""
 
     ahead_s: Floats
-    """Shape (7, k): forward, see `simulator.step.beside_shards.parts_beside_s`."""
+    """Shape (8, k): forward, see `simulator.step.beside_shards.parts_beside_s`."""
     back_s: Floats
     """The same backward."""
     gather_s: Floats
@@ -201,9 +202,9 @@ def _of_chunk_s(passes: _Passes, number: Floats, behind: float) -> tuple[float, 
 
 @inner
 def _together_s(number: Floats, one_s: Floats, other_s: Floats) -> Floats:
-    """Returns what the parts of both passes of a chunk have together, `(7,)`; shards are on links as beside the mean of one."""
+    """Returns what the parts of both passes of a chunk have together, `(8,)`; shards are on links as beside the mean of one."""
     both_s: Floats = np.sum(number * (one_s + other_s), axis=1)
-    for share in (BUSY_CARDS, BUSY_SCALE_UP):
+    for share in (BUSY_CARDS, BUSY_SCALE_UP, BUSY):
         both_s[share] = np.sum(number * one_s[share]) / np.sum(number)
     return both_s
 
@@ -268,7 +269,7 @@ def _until_gathered_s(beside_s: Floats, before_s: float, gather_s: float, prefet
 
 @inner
 def _shown_s(beside_s: Floats, traffic_s: float) -> float:
-    """Returns how much longer a part is with traffic beside it, given its row values by `COVER` and so on, `(7,)`.
+    """Returns how much longer a part is with traffic beside it, given its row values by `COVER` and so on, `(8,)`.
 
     With free links this is `simulator.traffic.layer_collectives.exposed_s`, compiled.
     """
@@ -291,10 +292,10 @@ def _held_up_s(beside_s: Floats, traffic_s: float) -> float:
 @inner
 def _waits_s(beside_s: Floats, traffic_s: float) -> float:
     """Returns how long traffic beside a whole part waits for the part's own collectives."""
-    busy_cards, busy_scale_up = beside_s[BUSY_CARDS], beside_s[BUSY_SCALE_UP]
-    on_cards_s = busy_cards * beside_s[CARRIED_CARDS]
-    free_s = max(0.0, busy_cards - busy_scale_up) * traffic_s
-    return float(max(on_cards_s, busy_scale_up * beside_s[CARRIED_SCALE_UP] - free_s))
+    on_cards_s = beside_s[BUSY_CARDS] * beside_s[CARRIED_CARDS]
+    on_scale_up_s = beside_s[BUSY_SCALE_UP] * beside_s[CARRIED_SCALE_UP]
+    free_s = (beside_s[BUSY] - beside_s[BUSY_SCALE_UP]) * traffic_s
+    return float(max(on_cards_s, on_scale_up_s - free_s))
 
 
 @inner

@@ -14,7 +14,8 @@ from simulator.domain.offer import Offer
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.recompute_modules import CORE, Parts
 from simulator.domain.workload import Workload
-from tests.simulator.builders import plan_of, rented, training
+from simulator.simulate import simulate
+from tests.simulator.builders import job_of, plan_of, rented, table_of, training
 from tests.simulator.domain.test_workload_choices import outcome, workloads
 
 ROUNDING = 1e-9
@@ -112,6 +113,44 @@ def test_a_wide_group_that_keeps_its_way_over_cards_is_on_scale_up_links_as_in_a
         for one in (rented(), improved(rented(), "link_domain_size", 2))
     )
     assert fast <= slow * (1.0 + ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "model", "sequence", "plan", "factor"),
+    [
+        (
+            "h100-pcie-80gb",
+            "mixtral-8x7b",
+            8192,
+            plan_of(tensor=16, expert=2, data=8, micro_batch=4, zero=3, recompute=Recompute.FULL),
+            1.5,
+        ),
+        (
+            "a100-pcie-80gb",
+            "qwen3-30b-a3b",
+            8192,
+            plan_of(tensor=16, expert=2, data=2, micro_batch=4, zero=2),
+            1.5,
+        ),
+        (
+            "gb200",
+            "mixtral-8x7b",
+            2048,
+            plan_of(tensor=16, expert=4, data=32, micro_batch=2, zero=2, recompute=Recompute.SELECTIVE),
+            1.05,
+        ),
+    ],
+)
+def test_shards_wait_no_longer_on_scale_up_links_where_cards_are_faster(
+    accelerator: str, model: str, sequence: int, plan: Plan, factor: float
+) -> None:
+    # Exchanges of sixteen tensor-parallel ranks are as long on links inside a domain, however fast cards are.
+    workload = training(model, sequence_length=sequence, global_batch_size=512)
+    slow, fast = (
+        simulate(job_of(workload, one), table_of(plan)).steps.step_time_s[0]
+        for one in (rented(accelerator), improved(rented(accelerator), "network_bytes_per_s", factor))
+    )
+    assert fast <= slow
 
 
 @settings(max_examples=20)
