@@ -1,8 +1,7 @@
 """How close are predictions of whole runs to what was published, with and without the runs' own data? The pages about it.
 
     python -m benchmarks.whole_runs           prints the tables
-    python -m benchmarks.whole_runs --write   writes docs/whole-runs.md and its parts of docs/validation.md and
-                                              docs/cost-energy-carbon.md
+    python -m benchmarks.whole_runs --write   writes docs/whole-runs.md
 
 `capplan validate` prints the same predictions. `planner.validation.whole_runs` makes them, `planner/data/published_runs.csv`
 holds what was published, with its sources.
@@ -31,8 +30,7 @@ from benchmarks.whole_runs_page import (
     seen_table,
 )
 
-DOCS = Path(__file__).parents[1] / "docs"
-END = "<!-- end -->"
+PAGE = Path(__file__).parents[1] / "docs" / "whole-runs.md"
 PAGE_HEAD = """\
 # Whole runs: what was published, what capplan predicts cold
 
@@ -100,54 +98,14 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def validation_section() -> str:
-    """Returns the section of docs/validation.md."""
-    parts = [
-        "## Whole runs, predicted cold\n",
-        "GPU-hours, step time, goodput and power, predicted for every published run whose layout is known, next to",
-        "LLMCarbon's prediction from the same figures. [whole-runs.md](whole-runs.md) has more, and says why the other runs",
-        "are not predicted.\n",
-        "- *Cold* is the prediction by which accuracy is judged. It knows only model, work, layout, framework and hardware.",
-        "  The publisher's steps are not in the fit, and everything else follows rules that are the same for every run.",
-        "- *Shipped* has also seen what the second table lists.",
-        "- The published hours of MT-NLG are an estimate.\n",
-        f"{hours_table()}\n",
-        f"{llmcarbon_text()}\n",
-        f"{seen_table()}\n",
-        f"{energy_table()}\n",
-        metered_text(),
-    ]
-    return "\n".join(parts)
-
-
-def placed(text: str, name: str, block: str, *, before: str) -> str:
-    """Returns a page with a marked block renewed, or put before a heading where the page has none of that name yet."""
-    start = f"<!-- {name} -->\n"
-    if start not in text:
-        head, rest = text.split(f"\n{before}\n", maxsplit=1)
-        return f"{head}\n{start}{block}\n{END}\n\n{before}\n{rest}"
-    head, rest = text.split(start, maxsplit=1)
-    return f"{head}{start}{block}\n{rest[rest.index(END) :]}"
-
-
-def _renew(path: Path, blocks: dict[str, str], *, before: str) -> None:
-    text = path.read_text(encoding="utf-8")
-    for name, block in blocks.items():
-        text = placed(text, name, block, before=before)
-    path.write_text(text, encoding="utf-8")
-
-
 def main() -> None:
-    """Prints the tables, or writes the pages."""
+    """Prints the tables, or writes the page."""
     parser = argparse.ArgumentParser(description="Compare whole runs, predicted cold, with published ones.")
-    parser.add_argument("--write", action="store_true", help="write the pages instead of printing the tables")
+    parser.add_argument("--write", action="store_true", help="write the page instead of printing the tables")
     if not parser.parse_args().write:
         print(page())
         return
-    (DOCS / "whole-runs.md").write_text(page(), encoding="utf-8")
-    _renew(DOCS / "validation.md", {"whole-runs": validation_section()}, before="## Memory")
-    known = {"metered-run": metered_text(), "arithmetic": arithmetic_table()}
-    _renew(DOCS / "cost-energy-carbon.md", known, before="## Money")
+    PAGE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from benchmarks.lora_run import LORA_RUN, METERED_STEP_S, lora_run, lora_text
-from benchmarks.whole_runs import page
+from benchmarks.whole_runs import PAGE, page
 from planner.validation.whole_run_jobs import KNOWN_RUNS
 from planner.validation.whole_runs import published_runs
 from simulator.domain.lora import ATTENTION_PRODUCTS
 from tests.support import without_numbers
-
-WRITTEN = Path(__file__).parents[3] / "docs" / "whole-runs.md"
 
 
 def test_the_job_is_that_of_the_public_script() -> None:
@@ -43,5 +39,5 @@ def test_it_is_told_apart_from_the_runs_that_are_predicted_cold() -> None:
     assert "known from its own log" in published_runs()[LORA_RUN.row].not_compared
     assert lora_text() in page()
     assert "seen in both columns" in lora_text()
-    written = WRITTEN.read_text(encoding="utf-8")
+    written = PAGE.read_text(encoding="utf-8")
     assert without_numbers(lora_text()) in without_numbers(written)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,8 @@ from benchmarks.whole_run_inputs_page import (
     mt_nlg_text,
     rules_table,
 )
-from benchmarks.whole_runs import END, page, placed, validation_section
-from benchmarks.whole_runs_page import llmcarbon_text, metered_text
+from benchmarks.whole_runs import PAGE
+from benchmarks.whole_runs_page import llmcarbon_text
 from constraints.evaluation import evaluate
 from planner.validation.held_out import constants_without, evaluate_with, held_out_rows
 from planner.validation.known_run import Input, Origin
@@ -37,7 +36,6 @@ from simulator.domain.reliability import RELIABILITY_PRESETS
 from simulator.machine.training import training_constants
 from tests.support import without_numbers
 
-DOCS = Path(__file__).parents[3] / "docs"
 # Hours and powers: arXiv 2211.02001, 2302.13971, 2307.09288, 2205.01068, 2104.10350, the model cards of Llama 2, 3 and 3.1.
 ARITHMETIC = {
     "LLaMA-65B": 1_022_362 * 0.4 * 1.1,
@@ -242,9 +240,8 @@ def test_json_holds_both_predictions_of_every_run() -> None:
 
 
 class TestPages:
-    @pytest.mark.parametrize("name", ["validation.md", "whole-runs.md"])
-    def test_the_written_pages_hold_llmcarbons_figures_and_what_each_run_told(self, name: str) -> None:
-        written = (DOCS / name).read_text(encoding="utf-8")
+    def test_the_written_page_holds_llmcarbons_figures_and_what_each_run_told(self) -> None:
+        written = PAGE.read_text(encoding="utf-8")
         for run in predictions():
             theirs = run.llmcarbon.gpu_hours
             line = next(
@@ -256,7 +253,7 @@ class TestPages:
         assert "step and time are not fitted" not in written
 
     def test_every_input_of_every_run_is_on_the_page_with_its_origin_and_source(self) -> None:
-        written = (DOCS / "whole-runs.md").read_text(encoding="utf-8")
+        written = PAGE.read_text(encoding="utf-8")
         assert inputs_table() in written
         assert rules_table() in written
         assert without_numbers(habit_text()) in without_numbers(written)
@@ -271,18 +268,3 @@ class TestPages:
         run = KNOWN_RUNS[0]
         other = Input(field="workload.tokens", value=1e9, origin=Origin.ASSUMED, source="a test")
         assert replace(run, inputs=(*run.inputs, other)).job().workload.tokens == 1e9
-
-    def test_all_pages_tell_of_the_metered_run_in_the_same_words(self) -> None:
-        told = metered_text()
-        assert told in page()
-        assert told in validation_section()
-        # The figures on the page are those of the day on which it was written.
-        written = (DOCS / "cost-energy-carbon.md").read_text(encoding="utf-8")
-        block = written.partition("<!-- metered-run -->\n")[2].partition(f"\n{END}")[0]
-        assert without_numbers(block) == without_numbers(told)
-
-    def test_a_block_is_put_before_its_heading_once_and_renewed_afterwards(self) -> None:
-        text = "# A\n\n## B\n\nend\n"
-        first = placed(text, "x", "one", before="## B")
-        assert first == f"# A\n\n<!-- x -->\none\n{END}\n\n## B\n\nend\n"
-        assert placed(first, "x", "two", before="## B") == first.replace("one", "two")
