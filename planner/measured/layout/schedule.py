@@ -83,9 +83,7 @@ def ordered(
     """
     column, name = _named(told)
     schedule = first_affirmed(_SCHEDULES, name) if name else habit
-    if layout.pipeline_parallel == 1:
-        return _USUAL
-    if schedule is None and not name:
+    if layout.pipeline_parallel == 1 or (schedule is None and not name):
         return _USUAL
     if schedule is None:
         told.remark(column, "names no known schedule; taken as 1F1B")
@@ -220,8 +218,8 @@ def _interleaved(told: Told, column: str, layout: RunLayout, num_layers: int) ->
     if "vpp" in told.cells.numbers or layout.virtual_pipeline > 1:
         return _USUAL
     is_whole = layout.num_micro_batches % layout.pipeline_parallel == 0
-    is_whole = is_whole or bool(told_group_size(told) or _round_of_pytorch(told, layout))
-    if not (is_whole and can_split(num_layers, layout, _LEAST_CHUNKS)):
+    has_group = told_group_size(told) or _round_of_pytorch(told, layout)
+    if not ((is_whole or has_group) and can_split(num_layers, layout, _LEAST_CHUNKS)):
         told.remark(column, "two chunks on a stage do not fit layers or batch; give vpp. Taken as 1F1B")
         return _USUAL
     return Order(chunks_per_stage=told.default("vpp", _LEAST_CHUNKS))

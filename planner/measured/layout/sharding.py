@@ -202,8 +202,9 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
         ValueError: the replicas cannot be divided into such groups.
     """
     text = written.lower()
-    ranks = affirmed_number(_WEIGHT_RANKS, text) or affirmed_number(_GROUP_RANKS, text)  # 0 says nothing
-    ranks = ranks or None
+    ranks = (
+        affirmed_number(_WEIGHT_RANKS, text) or affirmed_number(_GROUP_RANKS, text) or None
+    )  # 0 says nothing
     groups = affirmed_number(_GROUPS, text) or None
     is_grouped = ranks or groups or affirmed(f"hsdp|hybrid|mics|{_WITHIN_NODES}", text)
     if not is_grouped or _ACROSS_GROUPS.search(text):

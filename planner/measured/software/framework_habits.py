@@ -189,8 +189,12 @@ def habits_of(
     attention = attention_kernel(habits.attention, family, name, precision)
     year = release_year(name) or 0
     copies_heads = habits.copies_shared_heads and year <= LAST_COPIED_HEADS_YEAR
-    habits = replace(_in_format(habits, precision), attention=attention, copies_shared_heads=copies_heads)
-    habits = replace(habits, sharded_copies=sharded_copies(name))
+    habits = replace(
+        _in_format(habits, precision),
+        attention=attention,
+        copies_shared_heads=copies_heads,
+        sharded_copies=sharded_copies(name),
+    )
     if habits.name == TORCHTITAN.name and (release_month(name) or LAST_JOINED_LOGITS) > LAST_JOINED_LOGITS:
         habits = replace(habits, joins_logits=False)
     last = LAST_PLAIN_EXCHANGE.get(family)

@@ -57,6 +57,7 @@ _EXCHANGES_OF_PYTORCH: Mapping[ContextExchange, ContextExchange] = {
 }
 """What the same words mean where PyTorch's ring is the habit: it is one with either rotate method, and gathers by default."""
 _BY_HEADS = re.compile(r"\b(ulysses|isp)\b", re.IGNORECASE)
+"""Parts of the sequence are exchanged for heads, as in DeepSpeed Ulysses."""
 _SAYS_HOW = re.compile(rf"{_BY_HEADS.pattern}|{_ROTATES}|\bgathered[-_ ]ring\b", re.IGNORECASE)
 """Words that mean the same everywhere."""
 _RING = re.compile(r"\bring\b", re.IGNORECASE)
@@ -173,11 +174,6 @@ def splits_for_context(written: str) -> bool:
     return bool(_exchange(written) or _BY_HEADS.search(written) or _SCHEME.search(written))
 
 
-def _exchanges_heads(written: str) -> bool:
-    """Returns whether parts of the sequence are exchanged for heads, as in DeepSpeed Ulysses."""
-    return bool(_BY_HEADS.search(written))
-
-
 def splits_sequence_only(written: str) -> bool:
     """Returns whether so-called tensor parallelism splits the sequence but no product, like InternEvo's ISP."""
     return bool(_SEQUENCE_ONLY.search(written))
@@ -199,7 +195,7 @@ def context_exchange(told: Told, habits: Habits, *, has_window: bool) -> tuple[C
         raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
     written = told.text("sp")
     scheme: ContextExchange | None = "ring" if _RING.search(written) else None
-    if found := _exchange(written) or ("all_to_all" if _exchanges_heads(written) else scheme):
+    if found := _exchange(written) or ("all_to_all" if _BY_HEADS.search(written) else scheme):
         return _meant_under(habits, found, written), False
     for said in (f"CP {told.text('cp')}", told.text("notes")):
         if found := _exchange(said):

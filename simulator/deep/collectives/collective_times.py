@@ -78,15 +78,6 @@ def _ramp(step: Step, ramp_root: float) -> float:
     return step.count * ramp_root * sqrt(step.share * step.at_once / step.in_a_row)
 
 
-def _ramps(form: Form, shaped: Integers, collectives: Collectives) -> float:
-    """What ramps add to a collective, per square root of its bytes."""
-    router, ramp_root = collectives.router, collectives.router.topology.ramp_root
-    if not (collectives.has_ramp and ramp_root.any()):
-        return 0.0
-    ways, steps = _routed(form.steps(shaped), router)
-    return sum(_ramp(step, float(ways.largest(ramp_root)[taken].max())) for step, taken in steps)
-
-
 def _routed(steps: Iterable[Step], router: Router) -> tuple[Paths, list[tuple[Step, Integers]]]:
     """The distinct paths of all messages of a collective, and which of them the messages of each step take."""
     every_step = list(steps)
@@ -115,7 +106,7 @@ def played(form: Form, shaped: Integers, collectives: Collectives) -> Line:
     line = Line(
         fixed_s=float(fixed_s),
         seconds_per_byte=float(long_s - fixed_s) / MANY_BYTES,
-        seconds_per_root_byte=_ramps(form, shaped, collectives),
+        seconds_per_root_byte=estimated(form, shaped, collectives).seconds_per_root_byte,
     )
     return _bent(line, form, shaped, collectives) if form.algorithm is Algorithm.DIRECT else line
 

@@ -19,9 +19,6 @@ from simulator.deep.networks.ways import Net, find_ways, new_net
 from simulator.errors import InputError, Problem
 from simulator.table import Floats, Integers
 
-REFERENCE_BYTES = 2.0**20
-"""Message whose time over a link is added to the link's latency to give its cost."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Paths:
@@ -63,7 +60,6 @@ class Router:
     """Finds paths through one network and numbers them; each pair of ends and salt is searched once."""
 
     topology: Topology
-    reference_bytes: float = REFERENCE_BYTES
     _numbers: dict[tuple[int, int, int], int] = field(default_factory=dict)
     _ways: list[Integers] = field(default_factory=list)
     _latencies: list[float] = field(default_factory=list)
@@ -154,4 +150,4 @@ class Router:
 
     @cached_property
     def _net(self) -> Net:
-        return new_net(self.topology, self.reference_bytes)
+        return new_net(self.topology)

@@ -17,6 +17,8 @@ from simulator.deep.networks.topology import Topology
 from simulator.mixing import GOLDEN, mixed
 from simulator.table import Booleans, Floats, Integers
 
+REFERENCE_BYTES = 2.0**20
+"""Message whose time over a link is added to the link's latency to give its cost."""
 EQUAL_COST_FRACTION = 1e-9
 """Paths whose costs differ by less are equally good."""
 NO_VERTEX = -1
@@ -61,7 +63,7 @@ class Scratch(NamedTuple):
     """`(v,)` whether it is still to be reached."""
 
 
-def new_net(topology: Topology, reference_bytes: float) -> Net:
+def new_net(topology: Topology) -> Net:
     """Returns a network for `find_ways`; the cost of a link is its latency plus the time of a reference message."""
     source, target, size = topology.source, topology.target, topology.num_vertices
     parent = _parents(source, target, topology.forwards)
@@ -70,7 +72,7 @@ def new_net(topology: Topology, reference_bytes: float) -> Net:
     return Net(
         source=source,
         target=target,
-        cost=topology.latency_s + reference_bytes / topology.routed_bytes_per_s,
+        cost=topology.latency_s + REFERENCE_BYTES / topology.routed_bytes_per_s,
         out_offsets=out_offsets,
         core_offsets=out_offsets[:-1] + np.bincount(source[is_core], minlength=size),
         by_source=np.lexsort((~is_core, source)).astype(np.int64),

@@ -18,6 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
+from simulator.deep.collectives.patterns import other_members
 from simulator.deep.plans.plan_collectives import Collective, Group, Message
 from simulator.deep.plans.plan_network import (
     Crossing,
@@ -254,7 +255,7 @@ class MessageTraffic(_PlayedTraffic):
     def _direct(self, traffic: Collective, own: Integers, places: Integers, begun: Integers) -> After:
         """Messages from each member to every other one, all at once."""
         group, members = traffic.group, traffic.group.members_per_domain
-        one, other = np.nonzero(~np.eye(group.size, dtype=np.bool_))
+        one, other = other_members(group.size)
         source, target = places[:, one], places[:, other]
         is_near = self._is_near(own[source], own[target])
         near = self._on_link(traffic.near_bytes)

@@ -28,8 +28,7 @@ from simulator.deep.playing.tasks import NONE, TaskGraph
 from simulator.table import Floats, Integers
 
 
-@dataclass(frozen=True, kw_only=True)
-class Waits:
+class Waits(NamedTuple):
     """How r accelerators spent their time, with p paths and k kinds of traffic."""
 
     busy_s: Floats
@@ -104,7 +103,7 @@ def waits(
     if known is None:
         known = Accelerators(receiver=np.full(num_paths, NONE), team=np.arange(size))
     kind, num_kinds = kinds or (graph.label, len(graph.labels))
-    found = _Found(
+    found = Waits(
         busy_s=np.zeros(size),
         for_traffic_s=np.zeros((size, num_kinds)),
         for_circuits_s=np.zeros(size),
@@ -136,7 +135,7 @@ def waits(
     )
     last_arrivals = _last_arrivals(graph.path, played.end_s, known.receiver, size)
     _attribute(chain, last_arrivals, played.makespan_s, found)
-    return Waits(**found._asdict())
+    return found
 
 
 def _in_order(graph: TaskGraph, played: Played) -> tuple[Integers, Integers]:
@@ -155,17 +154,6 @@ def _began_before(order: Integers, resource: Integers, start_s: Floats) -> Integ
     places = np.arange(len(order))
     is_new = (np.diff(resource[order], prepend=NONE) != 0) | (np.diff(start_s[order], prepend=-1.0) != 0.0)
     return np.asarray(order[np.maximum.accumulate(np.where(is_new, places, 0)) - 1])
-
-
-class _Found(NamedTuple):
-    busy_s: Floats
-    for_traffic_s: Floats
-    for_circuits_s: Floats
-    for_others_s: Floats
-    over_s: Floats
-    waited_for_s: Floats
-    pairs_s: Floats
-    path_s: Floats
 
 
 class _Chain(NamedTuple):
@@ -233,7 +221,7 @@ def _last_arrivals(path: Integers, end_s: Floats, receiver: Integers, size: int)
 
 
 @compiled_uncounted
-def _attribute(chain: _Chain, last_arrivals: Integers, makespan_s: float, found: _Found) -> None:
+def _attribute(chain: _Chain, last_arrivals: Integers, makespan_s: float, found: Waits) -> None:
     """Goes through the operators of each accelerator in the order of their start, and behind the last of them."""
     for own in range(len(chain.first) - 1):
         done_s = 0.0
@@ -250,7 +238,7 @@ def _attribute(chain: _Chain, last_arrivals: Integers, makespan_s: float, found:
 
 
 @compiled_uncounted
-def _charge(chain: _Chain, own: int, begin_s: float, until_s: float, cause: int, found: _Found) -> None:
+def _charge(chain: _Chain, own: int, begin_s: float, until_s: float, cause: int, found: Waits) -> None:
     """Charges the gap of an accelerator, whose last cause ended at the end of it or before."""
     left_s, least_s = until_s - begin_s, SAME_TIME_FRACTION * until_s
     same_s = 0.0  # how long this accelerator waited before its own version of the mate's operator

@@ -20,7 +20,8 @@ from simulator.deep.collectives.schedules import Collectives
 from simulator.deep.networks.routing import Paths, Router
 from simulator.deep.networks.topology import Topology
 from simulator.deep.playing.tasks import NONE, TaskGraph, TaskGraphBuilder
-from simulator.deep.traces.chakra import MOST_PROBLEMS, ChakraNode, CommType, NodeType
+from simulator.deep.traces.chakra import ChakraNode, CommType, NodeType
+from simulator.deep.traces.trace_text import MOST_PROBLEMS
 from simulator.errors import InputError, Problem
 from simulator.table import Integers
 from simulator.units import MICROSECOND

@@ -129,7 +129,6 @@ def _evictions(needed: Lifetimes, capacity_bytes: float) -> list[Move]:
         busy = set(touched[operator])
         while held > capacity_bytes:
             victim = _victim(needed, here - busy, operator)
-            assert victim is not None, "what stays fits"
             away[victim] = _leaving(needed, victim, operator)
             here.discard(victim)
             held -= float(needed.num_bytes[victim])
@@ -151,13 +150,10 @@ def _next_use(needed: Lifetimes, storage: int, operator: int) -> int:
     return int(uses[np.searchsorted(uses, operator)])
 
 
-def _victim(needed: Lifetimes, storages: set[int], operator: int) -> int | None:
-    """The storage that is not needed for the longest time; of equal ones the larger, then the first."""
-    movable = [storage for storage in storages if needed.can_move[storage]]
-    if not movable:
-        return None
+def _victim(needed: Lifetimes, storages: set[int], operator: int) -> int:
+    """The one that may move and is not needed for the longest time; of equal ones the larger, then the first."""
     return min(
-        movable,
+        (storage for storage in storages if needed.can_move[storage]),
         key=lambda storage: (-_next_use(needed, storage, operator), -needed.num_bytes[storage], storage),
     )
 

@@ -12,12 +12,11 @@ from enum import IntEnum
 
 from pydantic import Field
 
-from simulator.deep.traces.trace_text import shown
+from simulator.deep.traces.trace_text import MOST_PROBLEMS, shown
 from simulator.errors import InputError, Problem, refusal
 from simulator.record import Record
 
 VERSION = "0.0.4"
-MOST_PROBLEMS = 20
 
 
 class NodeType(IntEnum):

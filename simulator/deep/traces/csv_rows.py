@@ -10,8 +10,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from simulator.deep.traces.trace_build import MOST_PROBLEMS
-from simulator.deep.traces.trace_text import broken, problems_of, read_text, shown
+from simulator.deep.traces.trace_text import MOST_PROBLEMS, broken, problems_of, read_text, shown
 from simulator.errors import InputError, Problem
 
 MOST_CELL_CHARACTERS = 10_000_000

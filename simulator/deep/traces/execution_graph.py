@@ -13,10 +13,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from simulator.deep.traces.reused_ids import Call, GraphTensor, told_apart
-from simulator.deep.traces.trace_text import broken, problems_of, read_json, shown
+from simulator.deep.traces.trace_text import MOST_PROBLEMS, broken, problems_of, read_json, shown
 from simulator.errors import InputError, Problem
 
-MOST_PROBLEMS = 20
 MOST_DEPTH = 200
 """Deepest nesting of operators; a file with more has a circle."""
 MOST_LISTS = 3

@@ -14,11 +14,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from simulator.deep.traces.trace import Phase
-from simulator.deep.traces.trace_text import broken, problems_of, read_json
+from simulator.deep.traces.trace_text import MOST_PROBLEMS, broken, problems_of, read_json
 from simulator.errors import InputError, Problem
 from simulator.units import MICROSECOND
 
-MOST_PROBLEMS = 20
 _BACKWARD = "autograd::engine::evaluate_function"
 _OPTIMIZER = "Optimizer.step"
 _STEP = "ProfilerStep#"

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from simulator.deep.traces.trace import NO_OPERATOR, Category, Lists, OperatorTrace, Phase, Tensors
 from simulator.deep.traces.trace_links import gradient_operators, layers, mates, owners
+from simulator.deep.traces.trace_text import MOST_PROBLEMS
 from simulator.errors import InputError, Problem
 from simulator.record import Record
 from simulator.table import Floats, Integers
@@ -22,8 +23,6 @@ MOST_SECONDS = 1e6
 """Longest plausible operator; a trace in another unit is refused."""
 MOST_BYTES = 1e15
 MOST_FLOP = 1e21
-MOST_PROBLEMS = 20
-"""Most problems that are listed; an invalid file may have thousands."""
 
 
 class TensorRecord(Record):

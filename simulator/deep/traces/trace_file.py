@@ -12,8 +12,8 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from simulator.deep.traces.trace import Category, Lists, OperatorTrace, Phase
-from simulator.deep.traces.trace_build import MOST_PROBLEMS, OperatorRecord, TensorRecord, build_trace
-from simulator.deep.traces.trace_text import problems_of, read_text
+from simulator.deep.traces.trace_build import OperatorRecord, TensorRecord, build_trace
+from simulator.deep.traces.trace_text import MOST_PROBLEMS, problems_of, read_text
 from simulator.errors import InputError, unwritten
 from simulator.record import Record
 

@@ -12,6 +12,8 @@ from simulator.errors import InputError, Problem
 
 MOST_FILE_BYTES = 512_000_000
 """Larger files are refused before they fill the memory."""
+MOST_PROBLEMS = 20
+"""Most problems that are listed; an invalid file may have thousands."""
 _SHOWN = 60
 _GZIP = b"\x1f\x8b"
 
