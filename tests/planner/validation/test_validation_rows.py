@@ -35,31 +35,6 @@ def step_s(row: Row) -> float:
 
 
 class TestHardware:
-    @pytest.mark.parametrize(
-        ("usual", "known"),
-        [
-            ("H100-80GB", "h100-sxm5-80gb"),
-            ("NVIDIA H100 80GB HBM3", "h100-sxm5-80gb"),
-            ("h100-sxm5-80gb", "h100-sxm5-80gb"),
-            ("A100-40GB", "a100-sxm4-40gb"),
-            ("A100-PCIe-80GB", "a100-pcie-80gb"),
-            ("H200-141GB", "h200-sxm-141gb"),
-            ("B200", "b200-sxm-180gb"),
-            ("B300-288GB", "b300"),
-            ("GB300", "gb300"),
-            ("MI300X", "mi300x"),
-            ("AMD Instinct MI350X", "mi350x"),
-            ("AMD Instinct MI355X", "mi355x"),
-            ("V100-32GB", "v100-sxm2-32gb"),
-            ("Gaudi 2", "gaudi2"),
-            ("TPU v5p", "tpu-v5p"),
-            ("v5e", "tpu-v5e"),
-            ("Trainium2", "trainium2"),
-        ],
-    )
-    def test_usual_names_mean_the_accelerator_of_the_catalogue(self, usual: str, known: str) -> None:
-        assert accelerator_id(usual) == known
-
     def test_an_unknown_accelerator_is_named_with_its_column(self) -> None:
         with pytest.raises(CatalogError, match="gpu = RTX 4090: is not among the catalogue's accelerators"):
             accelerator_id("RTX 4090")
@@ -70,24 +45,19 @@ class TestHardware:
             # 8 x 200 Gbit/s = 200 GB/s; 4 x 100 Gbit/s = 50 GB/s; 1,600 Gbit/s = 200 GB/s.
             ("NVLink3 node + 8x200G HDR InfiniBand", "infiniband-hdr", 200e9),
             ("NVLink3 8-GPU node + 4x100G Omni-Path", "omni-path", 50e9),
-            ("NVLink3 node + 1600 Gb/s RoCE per node", "ethernet-roce-400g", 200e9),
-            ("NVLink4 node + 8x400G InfiniBand/RoCE", "infiniband-ndr", 400e9),
             ("p5 with EFA, 3200 Gbps per node", "efa-400g", 400e9),
             ("NVLink4 node", "infiniband-ndr", None),
             # Of each of eight accelerators 100 Gbit/s: 100 GB/s; 50 GB/s: 400 GB/s. One card of 100 Gbit/s: 12.5 GB/s.
             ("100 Gb/s per GPU", "infiniband-ndr", 100e9),
             ("50 GB/s per GPU RoCE", "ethernet-roce-400g", 400e9),
             ("1 NIC 100 Gbps", "infiniband-ndr", 12.5e9),
-            ("1 NIC of 100 Gbps per GPU", "infiniband-ndr", 100e9),
             ("8 x HDR100", "infiniband-hdr", 100e9),
-            ("8x HDR InfiniBand", "infiniband-hdr", 200e9),
             ("200 GB/s per node", "infiniband-ndr", 200e9),
             ("HDR InfiniBand 800 Gbps/node", "infiniband-hdr", 100e9),  # HDR is of a port
             ("3.2 Tb/s RoCE per node", "ethernet-roce-400g", 400e9),
             ("NVLink4 900 GB/s per GPU, 8x400G InfiniBand", "infiniband-ndr", 400e9),
             ("NVLink3 node 8x200gbps HDR", "infiniband-hdr", 200e9),
             ("NVLink4 18x25GB/s", "infiniband-ndr", None),
-            ("NVLink4 900 GB/s per GPU", "infiniband-ndr", None),
             # Neither a link's rate alone nor memory says how fast a node sends.
             ("100 Gb/s", "infiniband-ndr", None),
             ("8 x 80GB HBM", "infiniband-ndr", None),
@@ -98,25 +68,16 @@ class TestHardware:
             # So little only Ethernet or a virtual machine has; of an accelerator it is said that it is of one.
             ("25 Gbps", "ethernet-roce-400g", 3.125e9),
             ("Azure VM, 24 Gb/s", "ethernet-roce-400g", 3e9),
-            ("50 Gb/s per GPU", "ethernet-roce-400g", 50e9),
             ("FDR InfiniBand 56 Gb/s", "infiniband-ndr", None),
             ("25 GB/s", "infiniband-ndr", None),
-            ("1.6 Tbps RDMA", "infiniband-ndr", 200e9),
             # Generations of cards and lanes of a bus count nothing.
             ("NVLink4 node + 400G CX7 per GPU", "infiniband-ndr", 400e9),
-            ("400 Gb/s CX7 NIC per GPU", "infiniband-ndr", 400e9),
-            ("ConnectX-7 400G NIC per GPU", "infiniband-ndr", 400e9),
             ("NVLink4 node + 400G ConnectX7", "infiniband-ndr", None),
-            ("400G CX-7 NICs", "infiniband-ndr", None),
-            ("CX-7 NICs of 400G", "infiniband-ndr", None),
             ("NVLink3 node + 200G CX6 HDR", "infiniband-hdr", None),
             ("NVLink2 + 100G CX5 EDR", "infiniband-edr", None),
-            ("400G NIC on PCIe 5.0 x16", "infiniband-ndr", None),
             ("400G NIC, PCIe x16", "infiniband-ndr", None),
-            ("8x ConnectX-7 400G", "infiniband-ndr", 400e9),
             ("8 ConnectX-7 400 Gb/s", "infiniband-ndr", 400e9),
             ("4 * 200G NDR", "infiniband-ndr", 100e9),
-            ("2x CX7 400G per node", "infiniband-ndr", 100e9),
             ("8 x ConnectX-7 (400G)", "infiniband-ndr", 400e9),
             ("8x CX7 (NDR)", "infiniband-ndr", 400e9),
             # Oracle's BM.GPU.H100.8: 8x2x200 Gb/s, eight cards of two ports.
@@ -146,12 +107,9 @@ class TestHardware:
     @pytest.mark.parametrize(
         ("description", "num_cards"),
         [
-            ("NVLink3 node + 4x200G HDR", 4),
             ("1600 Gb/s RoCE per node", None),
             ("RoCE v2 200Gbps x 4", 4),
-            ("IB HDR 200Gb/s x8", 8),
             ("4 HDR HCAs per node", 4),
-            ("8x CX6 200G", 8),
             ("200G CX6 x8", 8),
             ("400G BlueField-3 x2", 2),
             ("200Gbpsx8", 8),
@@ -174,9 +132,7 @@ class TestHardware:
             ("EFAv2 3200 Gbps", "h100-sxm5-80gb", "efa-400g", 3200, ""),
             ("EFA", "h100-sxm5-80gb", "efa-400g", 3200, "taken as p5.48xlarge"),
             ("a3-megagpu-8g", "h100-sxm5-80gb", "ethernet-roce-400g", 1600, "taken as a3-megagpu-8g"),
-            ("GCP A3 Mega 1600 Gbps", "h100-sxm5-80gb", "ethernet-roce-400g", 1600, ""),
             ("Azure ND H100 v5", "h100-sxm5-80gb", "infiniband-ndr", 3200, "taken as ND H100 v5"),
-            ("4x100G EFA (p4d)", "a100-sxm4-40gb", "efa-400g", 400, ""),
             (
                 "NVLink node, 100 Gbps InfiniBand",
                 "a100-sxm4-40gb",
