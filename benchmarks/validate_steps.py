@@ -28,6 +28,7 @@ from benchmarks.step_order import order_sheet, rank_sheet
 from benchmarks.validate_further import further_sheets, jobs_sheet
 from benchmarks.validate_held_out import held_out_again_sheet
 from benchmarks.validate_memory import memory_sheets
+from docs.markdown import replaced
 from planner import __version__
 from planner.measured.runs import STEPS_FILE, Comparison, Row, compare, network_of, read_rows
 from planner.validation.comparison import (
@@ -48,7 +49,6 @@ TRAINING_FILE = ROOT / "simulator" / "data" / "training_efficiency.csv"
 REPORT_FILE = ROOT / "docs" / "validation.md"
 
 LLAMA_3 = "llama3-0002"
-END = "<!-- end -->"
 NUM_WORST = 12
 
 
@@ -255,13 +255,12 @@ def write_residuals(comparisons: Sequence[Comparison]) -> None:
 def with_tables(page: str, tables: Sequence[Sheet]) -> str:
     """Returns a page with the text between `<!-- name -->` and `<!-- end -->` replaced by the table of that name."""
     for table in tables:
-        start = f"<!-- {table.name} -->\n"
-        if page.count(start) != 1:
+        start = f"<!-- {table.name} -->"
+        if page.count(f"{start}\n") != 1:
             raise InputError(
-                [Problem(path=REPORT_FILE.name, value="", rule=f"must hold the line {start.strip()} once")]
+                [Problem(path=REPORT_FILE.name, value="", rule=f"must hold the line {start} once")]
             )
-        before, after = page.split(start)
-        page = f"{before}{start}{table.markdown()}\n{after[after.index(END) :]}"
+        page = replaced(page, table.name, table.markdown())
     return page
 
 

@@ -58,10 +58,9 @@ Schema.
 - **Parallel cables.** Two cables between the same ends are two links, and each flow takes one of them by the hash. Two equal
   cables are therefore not one of twice the bandwidth. If their bandwidths or latencies differ, all flows take the one with
   the lower cost.
-- **Small collectives** reach a smaller share of a bandwidth than large ones. `ramp_s`, in seconds, says how much smaller: a
-  collective that keeps a cable busy for x seconds takes 2 sqrt(ramp x) longer, so it reaches half of the bandwidth if x is
-  four times the ramp. 3e-6 fits NVLink 4 ([others, and what it counts for](deep.md#small-collectives)). The default is 0,
-  with which small collectives are too fast.
+- **Small collectives** reach a smaller share of a bandwidth than large ones; `ramp_s`, in seconds, says
+  [how much smaller](deep.md#small-collectives). 3e-6 fits NVLink 4. The default is 0, with which small collectives are too
+  fast.
 - **Names of places** appear in the hot links of an answer and in the rows of a timeline.
 
 From Python, `planner.deep.network_file.load_network("network.yaml").build()` is a

@@ -19,6 +19,7 @@ from planner.input.problems import nearest
 from simulator import catalog
 from simulator.argument_names import Argument, Words
 from simulator.deep.collectives.collective_forms import Algorithm
+from simulator.deep.networks.described_network import MOST_FULL
 from simulator.deep.networks.slow_links import slowed
 from simulator.deep.networks.topologies import cluster, fully_connected, photonic, ring, switch
 from simulator.deep.networks.topology import Topology
@@ -32,8 +33,6 @@ from simulator.record import Choice
 from simulator.table import Floats
 from simulator.units import GIGA, MICROSECOND
 
-MOST_FULL = 1_024
-"""Most accelerators of a network with a cable between every two: half a million cables."""
 REPLICAS = {
     "ddp": GradientSync.BUCKETS,
     "dp": GradientSync.AT_THE_END,
