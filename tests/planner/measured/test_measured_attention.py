@@ -39,26 +39,19 @@ class TestReleases:
             ("NeMo 24.01", "hopper", "bf16", "flash-2"),
             ("NeMo 24.07", "hopper", "fp8", "flash-2"),
             ("NeMo 24.09", "hopper", "fp8", "flash"),
-            ("NeMo 24.01", "ampere", "bf16", "flash"),
             ("NeMo 24.01", "blackwell", "bf16", "flash"),
             ("NeMo 23.08", "ampere", "bf16", "unfused"),
             # Tags of NVIDIA/NeMo: 1.19 June 2023, 1.21 October 2023, 1.22 January 2024.
             ("NeMo 1.19", "hopper", "bf16", "flash-1"),
             ("NeMo 1.21", "hopper", "bf16", "flash-2"),
-            ("NeMo 1.21", "ampere", "bf16", "unfused"),
             ("NeMo 1.22", "ampere", "bf16", "flash"),
-            ("Megatron-Core 0.3", "hopper", "bf16", "flash-2"),
-            ("Megatron-Core 0.6", "hopper", "bf16", "flash"),
             # Scripts of Megatron-DeepSpeed, examples_deepspeed/sequence_parallel: --use-flash-attn-triton, flash-attn 1.0.4.
-            ("DeepSpeed-Ulysses (Megatron-DeepSpeed 2023)", "ampere", "bf16", "flash-1"),
             ("DeepSpeed-Ulysses 2023", "ampere", "bf16", "flash-1"),
             ("FSDP with DeepSpeed-Ulysses 2023", "ampere", "bf16", "flash-2"),
             # Submodule flash-attention: 1.0.5 until January 2024, 2.2.1 since.
-            ("InternLM (2023)", "ampere", "bf16", "flash-1"),
             ("InternLM", "ampere", "bf16", "flash-1"),
             ("InternLM (2024)", "ampere", "bf16", "flash-2"),
             ("InternLM 0.2.0", "hopper", "bf16", "flash-1"),
-            ("InternEvo 2024", "ampere", "bf16", "flash-2"),
             ("InternEvo", "ampere", "bf16", "flash-2"),  # a name of January 2024
             ("Colossal-AI 2023", "ampere", "bf16", "flash-2"),
             # torchtitan asks for cuDNN's kernels since October 2025; on AMD there are none, but Primus has AITER's.

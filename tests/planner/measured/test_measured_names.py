@@ -161,7 +161,6 @@ class TestReleaseNumbers:
             ("Megatron-LM 1.1.5", 2020),
             ("Megatron-LM v2.5", 2021),
             ("Megatron-LM 3.0", 2022),
-            ("Megatron-LM v3", 2022),
             ("GPT-NeoX v2", 2023),
             ("Megatron-Core 0.3.0", 2023),
             ("Megatron-LM core_r0.8.0", 2024),
@@ -182,7 +181,6 @@ class TestReleaseNumbers:
             # Tags of pytorch/torchtitan, EleutherAI/gpt-neox, mosaicml/llm-foundry, InternLM/InternEvo.
             ("torchtitan v0.2.1", 2025),
             ("torchtitan 0.2.2", 2026),
-            ("GPT-NeoX 2.0", 2023),
             ("llm-foundry 0.4.0", 2023),
             ("Composer 0.20.0", 2024),
             ("llm-foundry 0.5.0", 2024),
