@@ -4,4 +4,6 @@ entry, commands   where `capplan` begins and ends; all commands, and how errors 
 options           options that several commands share, and how options are read
 terminal          help, progress, interrupts, exit codes, and how answers are printed
 study, trace      groups of commands
+
+Nothing but click is imported until a command runs, which keeps `--help` fast.
 """

@@ -1,7 +1,4 @@
-"""What do you type to fit the simulator to a cluster? `capplan calibrate` with measured steps, kernels, or on the GPU itself.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to fit the simulator to a cluster? `capplan calibrate` with measured steps, kernels, or the GPU itself."""
 
 from __future__ import annotations
 

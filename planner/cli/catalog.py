@@ -1,7 +1,4 @@
-"""What do you type to look up the catalogue? `capplan catalog` with a kind and a name.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to look up the catalogue? `capplan catalog` with a kind and a name."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """What is the command line? Arguments in; text or JSON on stdout, progress and errors on stderr, and an exit code.
 
-    0    a recommendation          2    broken input               1    the study or its record failed
-    3    proven: no design fits    130  interrupted                 141  the reader of the output has gone
-
-Only click is imported here; everything heavier is imported when a command needs it, which keeps `--help` fast.
+0    a recommendation          2    broken input               1    the study or its record failed
+3    proven: no design fits    130  interrupted                 141  the reader of the output has gone
 """
 
 from __future__ import annotations

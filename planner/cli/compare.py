@@ -1,7 +1,4 @@
-"""What do you type to see how answers differ, and why? `capplan compare` with studies, answers, jobs and plans.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to see how answers differ, and why? `capplan compare` with studies, answers, jobs and plans."""
 
 from __future__ import annotations
 

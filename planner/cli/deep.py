@@ -1,7 +1,4 @@
-"""What do you type to play one plan at the deep depth? The options of `capplan simulate --depth deep`.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to play one plan at the deep depth? The options of `capplan simulate --depth deep`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What do you type to see what rules a design out? `capplan explain` with nothing, a constraint, or a job.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to see what rules a design out? `capplan explain` with nothing, a constraint, or a job."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What do you type to compute a goodput? `capplan goodput` with the numbers of a run, or with a job and a plan.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to compute a goodput? `capplan goodput` with the numbers of a run, or with a job and a plan."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which arguments does `capplan goodput` take? The numbers of a run, or a job and a plan from which they follow.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""Which arguments does `capplan goodput` take? The numbers of a run, or a job and a plan from which they follow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What do you type to begin? `capplan init`, which asks a few questions and writes a valid job file.
-
-Only click is imported here; the catalogue waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to begin? `capplan init`, which asks a few questions and writes a valid job file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What do you type to exchange runs and traces with OpenDC? `capplan opendc export` and `capplan opendc failures`.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to exchange runs and traces with OpenDC? `capplan opendc export` and `capplan opendc failures`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What do you type to plan purchases for several jobs? `capplan purchase` with a fleet of jobs and offers.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to plan purchases for several jobs? `capplan purchase` with a fleet of jobs and offers."""
 
 from __future__ import annotations
 

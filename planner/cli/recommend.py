@@ -1,7 +1,4 @@
-"""What do you type to have a cluster recommended? `capplan recommend` with a job.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to have a cluster recommended? `capplan recommend` with a job."""
 
 from __future__ import annotations
 

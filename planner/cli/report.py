@@ -1,7 +1,4 @@
-"""What do you type to show a study to others? `capplan report` with a study or a folder of `recommend --output`.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to show a study to others? `capplan report` with a study or a folder of `recommend --output`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What do you type to see the schema of a file or an answer? `capplan schema` with its name.
-
-Only click is imported here; the types wait until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to see the schema of a file or an answer? `capplan schema` with its name."""
 
 from __future__ import annotations
 

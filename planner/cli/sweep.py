@@ -1,7 +1,4 @@
-"""What do you type to see how cluster size and checkpointing affect a job? `capplan sweep` with a grid of designs.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to see how cluster size and checkpointing affect a job? `capplan sweep` with a grid of designs."""
 
 from __future__ import annotations
 

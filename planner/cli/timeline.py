@@ -1,7 +1,4 @@
-"""What do you type to see a step and a run over time? `capplan timeline` with a job and the decisions.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to see a step and a run over time? `capplan timeline` with a job and the decisions."""
 
 from __future__ import annotations
 

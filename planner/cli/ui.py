@@ -1,7 +1,4 @@
-"""What do you type to look at studies in a browser? `capplan ui`, which starts MLflow's interface on their store.
-
-Only click is imported here; MLflow waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to look at studies in a browser? `capplan ui`, which starts MLflow's interface on their store."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What does `capplan validate` take and print? Measured steps in, errors of the simulator out.
-
-Only click is imported here; the simulator waits until the command runs.
-"""
+"""What does `capplan validate` take and print? Measured steps in, errors of the simulator out."""
 
 from __future__ import annotations
 

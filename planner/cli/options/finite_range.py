@@ -1,7 +1,4 @@
-"""Which numbers may an option take? Those of a range, but not "nan", which violates neither bound.
-
-Only click is imported here: the command line is built with it.
-"""
+"""Which numbers may an option take? Those of a range, but not "nan", which violates neither bound."""
 
 from __future__ import annotations
 

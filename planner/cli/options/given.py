@@ -1,7 +1,4 @@
-"""Which options were typed, and which of them would have no effect? Those are refused instead of being ignored.
-
-Only click is imported here: the command line is built with it.
-"""
+"""Which options were typed, and which of them would have no effect? Those are refused instead of being ignored."""
 
 from __future__ import annotations
 

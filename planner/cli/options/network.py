@@ -1,7 +1,4 @@
-"""What do you type to describe the network between accelerators? Its kind or a network file, slow links, algorithms.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to describe the network between accelerators? Its kind or a network file, slow links, algorithms."""
 
 from __future__ import annotations
 

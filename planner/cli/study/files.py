@@ -1,7 +1,4 @@
-"""What do you type to use studies elsewhere? `capplan study` with export (tables), merge (into one study), sync (MLflow).
-
-Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to use studies elsewhere? `capplan study` with export (tables), merge (into one study), sync (MLflow)."""
 
 from __future__ import annotations
 

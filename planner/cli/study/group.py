@@ -1,7 +1,4 @@
-"""What do you type to run studies that survive crashes? `capplan study` with run, resume, status, list, front and more.
-
-Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to run studies that survive crashes? `capplan study` with run, resume, status, list, front and more."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What do you type to look at studies? `capplan study` with status, list and front, even while a study runs.
-
-Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to look at studies? `capplan study` with status, list and front, even while a study runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What do you type to run a study? `capplan study` with run or resume: the same answer, and no simulated design is lost.
-
-Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to run a study? `capplan study` with run or resume: the same answer, and no simulated design is lost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What do you type to trace a training step of your own? `capplan trace capture` with the training script.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to trace a training step of your own? `capplan trace capture` with the training script."""
 
 from __future__ import annotations
 

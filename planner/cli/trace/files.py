@@ -1,7 +1,4 @@
-"""What do you type to import and export traces? `capplan trace convert` and `capplan trace export`.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to import and export traces? `capplan trace convert` and `capplan trace export`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What do you type to work with operator traces? `capplan trace` and its commands.
-
-Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to work with operator traces? `capplan trace` and its commands."""
 
 from __future__ import annotations
 

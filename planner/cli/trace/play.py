@@ -1,7 +1,4 @@
-"""What do you type to replay Chakra traces? `capplan trace play` with their folder.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to replay Chakra traces? `capplan trace play` with their folder."""
 
 from __future__ import annotations
 

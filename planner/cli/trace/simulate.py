@@ -1,7 +1,4 @@
-"""What do you type to replay a traced step on many accelerators? `capplan trace simulate` with a trace.
-
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
-"""
+"""What do you type to replay a traced step on many accelerators? `capplan trace simulate` with a trace."""
 
 from __future__ import annotations
 
