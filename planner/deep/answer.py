@@ -27,7 +27,7 @@ from simulator.deep.networks.described_network import NodesNetwork
 from simulator.deep.networks.network_file import NetworkFile
 from simulator.deep.networks.slow_links import shares_left, slowed
 from simulator.deep.networks.topology import Topology
-from simulator.deep.plans.plan_breakdown import BUCKETS, PlanBreakdown, plan_breakdown
+from simulator.deep.plans.plan_breakdown import PlanBreakdown, plan_breakdown
 from simulator.deep.plans.plan_cluster import Faults
 from simulator.deep.plans.plan_on_network import plan_on
 from simulator.deep.plans.plan_on_nodes import plan_on_nodes, regular_nodes
@@ -36,6 +36,7 @@ from simulator.deep.playing.waits import of_stages
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
 from simulator.record import Record
+from simulator.step.step import STEP_PARTS
 from simulator.table import Floats, Integers
 
 ROUNDING_FRACTION = 1e-8
@@ -286,10 +287,11 @@ def _stands_for(step: PlanStep) -> Integers:
 
 def _parts(step: PlanStep, found: PlanBreakdown) -> tuple[DeepPart, ...]:
     mean_s = _stands_for(step) @ found.seconds / step.cluster.num_gpus
-    fast_s = np.array([float(getattr(step.fast, name)[0]) for name in BUCKETS])
+    fast_s = np.array([float(getattr(step.fast, name)[0]) for name in STEP_PARTS])
     told = (_without_rounding(seconds, step) for seconds in (fast_s, mean_s))
     return tuple(
-        DeepPart(name=name, fast_s=fast, deep_s=deep) for name, fast, deep in zip(BUCKETS, *told, strict=True)
+        DeepPart(name=name, fast_s=fast, deep_s=deep)
+        for name, fast, deep in zip(STEP_PARTS, *told, strict=True)
     )
 
 
@@ -314,7 +316,7 @@ def _roles(step: PlanStep, found: PlanBreakdown, names: tuple[str, ...]) -> tupl
                 stage=stage,
                 stands_for=int(step.roles.counts[role]),
                 speed=float(step.roles.speed[stage, role]),
-                seconds=dict(zip(BUCKETS, _without_rounding(found.seconds[row], step), strict=True)),
+                seconds=dict(zip(STEP_PARTS, _without_rounding(found.seconds[row], step), strict=True)),
                 waits_for_s={
                     other: waits[other]
                     for other in longest

@@ -10,9 +10,10 @@ import numpy as np
 from planner.deep.wait_words import waits_of_all
 from planner.text import human
 from simulator.deep.networks.topology import Topology
-from simulator.deep.plans.plan_breakdown import BUCKETS, PlanBreakdown
+from simulator.deep.plans.plan_breakdown import PlanBreakdown
 from simulator.deep.plans.plan_cluster import Faults
 from simulator.domain.plan import Plan
+from simulator.step.step import STEP_PARTS
 from simulator.table import Integers
 
 MOST_NAMED = 3
@@ -212,7 +213,7 @@ def _traffic_in_words(
     found: PlanBreakdown, played: PlayedAccelerators, plan: Plan, least_s: float
 ) -> Iterator[str]:
     name, weights = played.names.__getitem__, played.weights.tolist()
-    for part, seconds in zip(BUCKETS, found.for_traffic_s.T, strict=True):
+    for part, seconds in zip(STEP_PARTS, found.for_traffic_s.T, strict=True):
         what = f"traffic of {_others(plan) if part == 'pipeline_bubble_s' else _words(part, plan)}"
         told = waits_of_all(seconds.tolist(), what, name=name, least_s=least_s, weights=weights)
         if told:

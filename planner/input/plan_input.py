@@ -20,7 +20,7 @@ from planner.input.problems import Findings, nearest
 from planner.input.yaml_text import FILE_SUFFIXES, parse_value, read_document
 from simulator.argument_names import Argument
 from simulator.domain.job import Job
-from simulator.domain.plan import Plan
+from simulator.domain.plan import CHOICES, FLOAT_COLUMNS, Plan
 from simulator.errors import InputError, refusal
 
 PLAN = Argument("plan")
@@ -42,9 +42,8 @@ LARGEST_COUNT = 10_000_000
 """Largest count of a plan: a hundred times the largest existing cluster."""
 
 _KEYS = (*Plan.model_fields, *SHORT_FORMS, "accelerator")
-_WORDS = ("accelerator", "pipeline_schedule", "recompute", "precision", "checkpoint_scheme")
-_AMOUNTS = ("checkpoint_interval_s", "power_cap_fraction")
-"""Keys whose values are words, and keys whose values are real numbers; all other values are counts."""
+_WORDS = ("accelerator", *CHOICES)
+"""Keys whose values are words; those of `FLOAT_COLUMNS` are real numbers, and all others counts."""
 _SPLIT = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _EMPTY = "is empty: write at least one decision, such as tensor_parallel: 8"
 _PLAN_RULE = 'must be a Plan or a mapping, such as {"tp": 8, "pp": 4, "dp": 16}'
@@ -185,8 +184,8 @@ def _with_full_names(written: Mapping[str, object], findings: Findings) -> _Fiel
 def _broken_rule(name: str, value: object) -> str:
     """Returns the rule that a value breaks, of those that `Plan` itself does not check."""
     if isinstance(value, str) and name not in _WORDS:
-        return "must be a number" if name in _AMOUNTS else "must be a whole number"
-    is_count = name not in (*_WORDS, *_AMOUNTS)
+        return "must be a number" if name in FLOAT_COLUMNS else "must be a whole number"
+    is_count = name not in (*_WORDS, *FLOAT_COLUMNS)
     if is_count and isinstance(value, (int, float)) and value > LARGEST_COUNT:
         return f"must be at most {LARGEST_COUNT:,}"
     return ""

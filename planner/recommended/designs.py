@@ -15,11 +15,10 @@ from simulator.domain.plan import CheckpointScheme
 from simulator.record import finite_or_none
 from simulator.run.wall_time import BADPUT
 from simulator.run.wall_time import PARTS as RUN_PARTS
-from simulator.step.step import StepTable
+from simulator.step.step import STEP_PARTS
 from simulator.table import Integers, Table
 from simulator.units import DAY, JOULES_PER_KWH
 
-STEP_PARTS = tuple(name for name in StepTable.names() if name != "step_time_s")
 POWERS = ("hall_power_w", "cooling_power_w", "rack_power_w", "power_swing_w")
 CARBON_PARTS = ("operational_kgco2e", *EMBODIED_PARTS)
 

@@ -237,7 +237,7 @@ class PlanTable(Table):
         values: dict[str, object] = {}
         for name in self.names():
             value = getattr(self, name)[row].item()
-            values[name] = _CHOICES[name].from_code(value) if name in _CHOICES else value
+            values[name] = CHOICES[name].from_code(value) if name in CHOICES else value
         interval = self.checkpoint_interval_s[row].item()
         values["checkpoint_interval_s"] = None if np.isnan(interval) else interval
         values |= {name: values[name] or None for name in _COUNTS_OR_NONE}
@@ -308,13 +308,14 @@ def is_among(schedules: Integers, choices: Sequence[Schedule]) -> NDArray[np.boo
     return np.asarray(is_chosen[schedules])  # `np.isin` takes far longer for few designs
 
 
-_CHOICES: dict[str, type[Choice]] = {
+CHOICES: dict[str, type[Choice]] = {
     "pipeline_schedule": Schedule,
     "recompute": Recompute,
     "precision": Precision,
     "checkpoint_scheme": CheckpointScheme,
 }
-_FLOAT_COLUMNS = ("checkpoint_interval_s", "power_cap_fraction")
+"""The fields of a plan whose values are words."""
+FLOAT_COLUMNS = ("checkpoint_interval_s", "power_cap_fraction")
 _COUNTS_OR_NONE = ("recompute_num_layers", "shard_ranks", "interleaved_group_size")
 """Optional counts; their columns are 0 if left out."""
 
@@ -322,7 +323,7 @@ _COUNTS_OR_NONE = ("recompute_num_layers", "shard_ranks", "interleaved_group_siz
 def _column(values: Sequence[object], name: str) -> NDArray[Any]:
     if name in _COUNTS_OR_NONE:
         values = [value or 0 for value in values]
-    dtype = np.float64 if name in _FLOAT_COLUMNS else np.int64
+    dtype = np.float64 if name in FLOAT_COLUMNS else np.int64
     return np.array([_to_number(value) for value in values], dtype=dtype)
 
 

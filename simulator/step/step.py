@@ -74,6 +74,10 @@ class StepTable(Table):
     """Optimizer step."""
 
 
+STEP_PARTS = tuple(name for name in StepTable.names() if name != "step_time_s")
+"""The parts of a step, as columns of `StepTable`."""
+
+
 def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     """Returns the step of each design."""
     made = _Made.of(rank, chunks)

@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
-from simulator.domain.hardware import Precision
 from simulator.domain.job import Job, Objective
-from simulator.domain.plan import CheckpointScheme, PlanTable, Recompute, Schedule
-from simulator.record import Choice
+from simulator.domain.plan import CHOICES, CheckpointScheme, PlanTable
 from simulator.table import Integers
 from simulator.units import DAY, JOULES_PER_KWH
 from studies.designs.archive import Archive
@@ -20,13 +18,6 @@ from studies.designs.reduction import kept_of
 from studies.files.identity import study_label
 from studies.files.journal import Journal
 from studies.tracking.run_table import RunTable
-
-CHOICES: dict[str, type[Choice]] = {
-    "pipeline_schedule": Schedule,
-    "recompute": Recompute,
-    "precision": Precision,
-    "checkpoint_scheme": CheckpointScheme,
-}
 
 RUN_METRICS = (
     "time_to_train_days",

@@ -19,21 +19,10 @@ from simulator.deep.plans.plan_step import PlanStep
 from simulator.deep.plans.plan_traffic import SEND
 from simulator.deep.playing.tasks import NONE
 from simulator.deep.playing.waits import Accelerators, of_stages, receivers, waits
+from simulator.step.step import STEP_PARTS
 from simulator.table import Floats, Integers
 
-BUCKETS = (
-    "compute_s",
-    "tensor_comm_s",
-    "expert_comm_s",
-    "shard_comm_s",
-    "host_copy_s",
-    "pipeline_send_s",
-    "gradient_sync_s",
-    "pipeline_bubble_s",
-    "optimizer_s",
-)
-"""Columns of `simulator.step.step.StepTable`."""
-_BUBBLE = BUCKETS.index("pipeline_bubble_s")
+_BUBBLE = STEP_PARTS.index("pipeline_bubble_s")
 _OF_REPLICAS = ("shard_comm_s", "gradient_sync_s")
 """Parts for which all stages wait together."""
 
@@ -43,7 +32,7 @@ class PlanBreakdown:
     """How r played accelerators spent a step. A wait is for traffic, whose part it counts to, or for another to compute."""
 
     seconds: Floats
-    """`(r, 9)` by `BUCKETS`; the rows sum to the step."""
+    """`(r, 9)` by `STEP_PARTS`; the rows sum to the step."""
     for_traffic_s: Floats
     """`(r, 9)` time spent waiting for traffic, by the part that it counts to; for traffic inside other stages, the bubble."""
     waited_for_s: Floats
@@ -59,8 +48,8 @@ def plan_breakdown(step: PlanStep) -> PlanBreakdown:
     bucket = np.array([_bucket(label, step) for label in graph.labels], dtype=np.int64)[graph.label]
     known = Accelerators(receiver=receivers(step.topology, step.paths), team=stage, is_paired=True)
     kinds = bucket * num_stages + np.maximum(_stage_of_traffic(step, stage), 0)
-    found = waits(graph, step.played, len(step.paths), known, (kinds, len(BUCKETS) * num_stages))
-    for_traffic_s = _by_part(found.for_traffic_s.reshape(size, len(BUCKETS), num_stages), stage)
+    found = waits(graph, step.played, len(step.paths), known, (kinds, len(STEP_PARTS) * num_stages))
+    for_traffic_s = _by_part(found.for_traffic_s.reshape(size, len(STEP_PARTS), num_stages), stage)
     seconds = for_traffic_s.copy()
     is_operator = graph.resource != NONE
     took_s = (step.played.end_s - step.played.start_s)[is_operator]
@@ -86,7 +75,7 @@ def _by_part(seconds: Floats, stage: Integers) -> Floats:
     Replicas wait for each other whichever stage is last; any other traffic of another stage counts as a bubble.
     """
     own_s = np.take_along_axis(seconds, stage[:, None, None], axis=2)[..., 0]
-    told_s = np.where(np.isin(BUCKETS, _OF_REPLICAS), seconds.sum(axis=2), own_s)
+    told_s = np.where(np.isin(STEP_PARTS, _OF_REPLICAS), seconds.sum(axis=2), own_s)
     told_s[:, _BUBBLE] += seconds.sum(axis=(1, 2)) - told_s.sum(axis=1)
     return told_s
 
@@ -105,14 +94,14 @@ def _bucket(label: str, step: PlanStep) -> int:
     }
     for start, bucket in starts.items():
         if name.startswith(start):
-            return BUCKETS.index(bucket)
+            return STEP_PARTS.index(bucket)
     if label.partition(": ")[0] in DIRECTIONS:
-        return BUCKETS.index("compute_s")
+        return STEP_PARTS.index("compute_s")
     if label.startswith(("tensor", "context", "adapter")):
-        return BUCKETS.index("tensor_comm_s")
+        return STEP_PARTS.index("tensor_comm_s")
     if label.startswith(("expert", ROUTING_MAPS)):
-        return BUCKETS.index("expert_comm_s")
+        return STEP_PARTS.index("expert_comm_s")
     if label.startswith(("gradient", "weight", "tied")):
         is_often = step.zero_stage == GATHERS_AGAIN or (step.reduces_often and label.startswith("gradient"))
-        return BUCKETS.index("shard_comm_s" if is_often else "gradient_sync_s")
-    return BUCKETS.index("compute_s")
+        return STEP_PARTS.index("shard_comm_s" if is_often else "gradient_sync_s")
+    return STEP_PARTS.index("compute_s")

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.deep_plans import GRID, grid_line, size_cases, size_cells
 from simulator import catalog
-from simulator.deep.plans.plan_breakdown import BUCKETS, plan_breakdown
+from simulator.deep.plans.plan_breakdown import plan_breakdown
 from simulator.deep.plans.plan_cluster import Faults, PlanCluster
 from simulator.deep.plans.plan_collectives import Group, Operation, forwarded_exchange, ring
 from simulator.deep.plans.plan_expert_traffic import expert_traffic
@@ -31,7 +31,7 @@ from simulator.layers.weight_gradients import dense_layer_weight_gradients_s
 from simulator.machine.network import FORWARDED_FRACTION
 from simulator.step.model_parts import part_times
 from simulator.step.parts import Part
-from simulator.step.step import step_parts
+from simulator.step.step import STEP_PARTS, step_parts
 from tests.simulator.builders import changed, gpt, job_of, plan_of, rented, training
 from tests.simulator.checkpoint_jobs import with_node
 from tests.simulator.deep.plan_cases import FEW, LARGE, MIXTURE, SMALL, TWO_NODES, Case
@@ -355,7 +355,7 @@ class TestDepths:
         assert (copied_s > 0.0) is (zero > 1 or "activation_offload_fraction" in offload)
         # What is exchanged once in a step is in pieces here.
         assert _difference(step) == pytest.approx(0.0, abs=0.01 if zero < 3 else ROUNDING)
-        told_s = plan_breakdown(step).seconds[:, BUCKETS.index("host_copy_s")]
+        told_s = plan_breakdown(step).seconds[:, STEP_PARTS.index("host_copy_s")]
         assert told_s == pytest.approx(copied_s)
 
     @pytest.mark.parametrize(

@@ -19,19 +19,9 @@ from simulator.domain.offer import Offer
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload
 from simulator.simulate import Outcomes, simulate
+from simulator.step.step import STEP_PARTS
 from tests.simulator.builders import job_of, plan_of, table_of
 
-TIMES = (
-    "compute_s",
-    "tensor_comm_s",
-    "expert_comm_s",
-    "shard_comm_s",
-    "host_copy_s",
-    "pipeline_send_s",
-    "gradient_sync_s",
-    "pipeline_bubble_s",
-    "optimizer_s",
-)
 WINDOWS = st.none() | st.builds(
     SlidingWindow,
     window_tokens=st.sampled_from([128, 4096]),
@@ -118,7 +108,7 @@ def outcome(workload: Workload, plan: Plan, *offers: Offer) -> Outcomes:
 @given(workloads(), plans())
 def test_parts_sum_to_the_step_and_no_step_beats_the_peak(workload: Workload, plan: Plan) -> None:
     found = outcome(workload, plan)
-    parts = sum(getattr(found.steps, name)[0] for name in TIMES)
+    parts = sum(getattr(found.steps, name)[0] for name in STEP_PARTS)
     assert parts == pytest.approx(found.steps.step_time_s[0], rel=1e-9)
     assert 0 < found.summary.mfu_fraction[0] < 1
 

@@ -655,37 +655,12 @@ class TestSpares:
         assert (runs.replacement_wait_s == 0.0).all()
 
 
-class TestColumns:
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            (
-                {"kind_share": [0.5, 0.2, 0.2, 0.2]},
-                r"kind_share = sum 1.1: must sum to 1 over the four kinds",
-            ),
-            (
-                {"kind_share": [1.0, 0.0]},
-                r"kind_share = shape \(1, 2\): must have the shape \(4,\) or have 1 rows of 4",
-            ),
-            ({"kind_nodes": [0, 0.5, 0, 0]}, r"kind_nodes = 0.5: must be a whole number"),
-            ({"kind_fast_survival": [1, 1, 1, 1.5]}, r"kind_fast_survival = 1.5: must be from 0 to 1"),
-            ({"durable_every": 0}, r"durable_every = 0: must be from 1 to"),
-            ({"weibull_shape": 0.0}, r"weibull_shape = 0: must be from 0.1 to 10"),
-            ({"fails_during_restart": 2}, r"fails_during_restart = 2: must be 0 \(no\) or 1 \(yes\)"),
-            ({"num_spares": -1}, r"num_spares = -1: must be at least 0"),
-            ({"restart_log_deviation": 9.0}, r"restart_log_deviation = 9: must be from 0 to 3"),
-        ],
-    )
-    def test_wrong_ones_are_refused_with_the_rule(self, changes: dict[str, object], message: str) -> None:
-        with pytest.raises(InputError, match=message):
-            expected_ledger(**columns(**changes))
-
-    def test_kinds_can_differ_by_design(self) -> None:
-        both = expected_ledger(**columns(kind_share=[[1, 0, 0, 0], PLANNED]))
-        assert both.num_planned[0] == 0.0
-        assert both.num_failures[1] == 0.0
-        unknown = expected_ledger(**columns(kind_restart_s=[[np.nan, 1, 1, 1], [1, 1, 1, 1]]))
-        assert np.isnan(wall_s(unknown)).tolist() == [True, False]
+def test_kinds_can_differ_by_design() -> None:
+    both = expected_ledger(**columns(kind_share=[[1, 0, 0, 0], PLANNED]))
+    assert both.num_planned[0] == 0.0
+    assert both.num_failures[1] == 0.0
+    unknown = expected_ledger(**columns(kind_restart_s=[[np.nan, 1, 1, 1], [1, 1, 1, 1]]))
+    assert np.isnan(wall_s(unknown)).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("lag_s", [10.0, 60.0, 150.0, 1000.0])

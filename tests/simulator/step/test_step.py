@@ -17,7 +17,7 @@ from simulator.layout.chunks import split_layers
 from simulator.machine.network import all_reduce_s, point_to_point_s
 from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaGroup, tied_gradient_s
-from simulator.step.step import NUM_OPTIMIZER_KERNELS, StepTable, simulate_step
+from simulator.step.step import NUM_OPTIMIZER_KERNELS, STEP_PARTS, StepTable, simulate_step
 from simulator.traffic.stage_sends import send_s
 from tests.simulator.builders import (
     changed,
@@ -29,7 +29,6 @@ from tests.simulator.builders import (
     with_fabric_rate,
 )
 
-PARTS = tuple(name for name in StepTable.names() if name != "step_time_s")
 EVEN = training(
     gpt(num_layers=32, hidden_size=4096, num_heads=32, vocabulary_size=8),
     sequence_length=2048,
@@ -82,9 +81,9 @@ def test_ranks_update_what_they_hold_whole() -> None:
 @pytest.mark.parametrize("name", DESIGNS)
 def test_parts_sum_to_the_step_for_the_average_accelerator(name: str) -> None:
     steps = steps_of(job_of(training(name, global_batch_size=1024)), *DESIGNS[name])
-    total = np.sum([getattr(steps, part) for part in PARTS], axis=0)
+    total = np.sum([getattr(steps, part) for part in STEP_PARTS], axis=0)
     assert total == pytest.approx(steps.step_time_s, rel=1e-12)
-    assert all((getattr(steps, part) >= 0).all() for part in PARTS)
+    assert all((getattr(steps, part) >= 0).all() for part in STEP_PARTS)
 
 
 def test_one_accelerator_only_computes() -> None:
@@ -367,4 +366,6 @@ def test_parts_sum_to_the_step_of_any_layout(
         recompute=recompute,
     )
     steps = steps_of(job_of(workload), plan)
-    assert sum(getattr(steps, part)[0] for part in PARTS) == pytest.approx(steps.step_time_s[0], rel=1e-9)
+    assert sum(getattr(steps, part)[0] for part in STEP_PARTS) == pytest.approx(
+        steps.step_time_s[0], rel=1e-9
+    )
