@@ -35,7 +35,8 @@ from simulator.domain.plan import Plan
 def explanation_of(first: Side, other: Side, before: Design, after: Design) -> Explanation:
     """Returns what makes the figures of two designs differ, each of its side."""
     assert first.plan is not None
-    own, plan = with_one_offer(first.job, first.job.offers[first.plan.offer]), _alone(first.plan)
+    own = with_one_offer(first.job, first.job.offers[first.plan.offer])
+    plan = first.plan.model_copy(update={"offer": 0})
     key = offer_keys(first.job)[first.plan.offer]
     moved, notes = _moved(own, key, other.job)
     label = offer_label(key, first.job, other.job)
@@ -66,10 +67,6 @@ def explanation_of(first: Side, other: Side, before: Design, after: Design) -> E
         choice_interaction=without_rounding(change(chosen, design), base) if choices else {},
         notes=(*notes, *told),
     )
-
-
-def _alone(plan: Plan) -> Plan:
-    return plan.model_copy(update={"offer": 0})
 
 
 def _moved(own: Job, key: OfferKey, other: Job) -> tuple[Job, list[str]]:

@@ -123,18 +123,15 @@ def _closed_form_note(answer: Goodput) -> Iterator[str]:
 def _better_scheme(answer: Goodput, run: JobRun) -> Iterator[str]:
     """A note if another scheme has a goodput that is visibly higher."""
     best = run.schemes[0]
-    gain = (best.goodput or 0.0) - answer.expected_goodput
+    goodput = best.goodput or 0.0
+    gain = goodput - answer.expected_goodput
     if best.scheme is not run.plan.checkpoint_scheme and gain >= LEAST_GAIN:
         servers = best.num_servers or 0
         price = (
             f" It needs {human.counted(servers, 'server')}, whose price is not included." if servers else ""
         )
-        found = f"{_points(best.goodput)} by the closed form, {gain * 100:.2f} points more"
+        found = f"{goodput * 100:.2f} % by the closed form, {gain * 100:.2f} points more"
         yield f"{best.scheme.value} would reach a goodput of {found}.{price}"
-
-
-def _points(goodput: float | None) -> str:
-    return f"{(goodput or 0.0) * 100:.2f} %"
 
 
 def _figures(answer: Goodput) -> Iterator[tuple[str, str]]:
@@ -147,11 +144,8 @@ def _figures(answer: Goodput) -> Iterator[tuple[str, str]]:
         best_s = human.duration(answer.optimal_interval_s)
         yield "best interval", f"{best_s}, with {_percent(answer.optimal_goodput)} by the closed form"
     if answer.num_failures is not None:
-        yield "failures", f"{human.digits(answer.num_failures)} in each of {_replications(answer)}"
-
-
-def _replications(answer: Goodput) -> str:
-    return human.counted(answer.inputs.num_replications, "replication")
+        replications = human.counted(answer.inputs.num_replications, "replication")
+        yield "failures", f"{human.digits(answer.num_failures)} in each of {replications}"
 
 
 def _ledger(console: Console, ledger: dict[str, float], wall_s: float) -> Iterator[tuple[str, ...]]:

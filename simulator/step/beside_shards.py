@@ -155,21 +155,14 @@ def scale_up_collectives(rank: Rank, parts: ModelParts, is_shared: Booleans) -> 
     if is_mesh.any():
         fraction = np.where(is_mesh, np.inf, inside.point_to_point_fraction)
         others = replace(rank, links=replace(inside, point_to_point_fraction=fraction))
-        inside_s = _less(inside_s, _without(is_mesh, _carried_s(others, parts)))
+        others_s = _carried_s(others, parts)
+        inside_s = inside_s[0] - is_mesh * others_s[0], inside_s[1] - is_mesh * others_s[1]
     carried_s = np.minimum(whole_s[0], inside_s[0]), np.minimum(whole_s[1], inside_s[1])
     return on_link(rank, parts, carried_s, half_scale_up, is_shared)
 
 
 def _carried_s(rank: Rank, parts: ModelParts) -> Directions:
     return by_way([part_traffic_s(rank, kind) for kind in parts.kinds])
-
-
-def _without(is_some: Booleans, times_s: Directions) -> Directions:
-    return is_some * times_s[0], is_some * times_s[1]
-
-
-def _less(whole_s: Directions, part_s: Directions) -> Directions:
-    return np.maximum(0.0, whole_s[0] - part_s[0]), np.maximum(0.0, whole_s[1] - part_s[1])
 
 
 def _sends_s(rank: Rank, parts: ModelParts) -> Floats:
