@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from constraints.purchase_model import Status
+from constraints.purchase_problem import PoolKind
 from simulator.domain.plan import Plan
 from simulator.record import Record
 
@@ -45,7 +46,7 @@ class ScheduledRun(Record):
 
     job: str
     """Name of the job."""
-    kind: Literal["bought", "reserved", "rented"]
+    kind: PoolKind
     """On which nodes it runs."""
     accelerator: str
     """Catalogue name."""
