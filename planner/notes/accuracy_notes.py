@@ -22,6 +22,28 @@ ONE_SIDED_FRACTION = 0.05
 UNEQUAL_FRACTION = 0.05
 """Difference of two mean errors from which a comparison is worth a note."""
 
+WIDE_RATIO = 2.0
+"""Upper over lower end of the interval of a measured step from which it is told beside the recommendation."""
+
+
+def step_time_doubt(design: Design, uncertainty: Uncertainty, notes: str) -> str:
+    """Returns a warning about a step time that hardly anything measured stands behind, to show at once; empty for others.
+
+    Args:
+        design: the design.
+        uncertainty: that of the design.
+        notes: heading of the notes, which say more.
+    """
+    low, high = uncertainty.step_time_low_s, uncertainty.step_time_high_s
+    if uncertainty.are_kernels_scaled:
+        cause = f"no kernel of {design.accelerator} or of its architecture was measured"
+    elif high > WIDE_RATIO * low:
+        cause = "few measured steps of its kind were compared, or none"
+    else:
+        return ""
+    interval = f"{human.duration(low)} to {human.duration(high)}"
+    return f"Its step time is uncertain, {interval} in four of five cases: {cause} ({notes})."
+
 
 def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | None) -> list[str]:
     """Returns what is known of the error of simulated steps, on the accelerators on offer and for the recommended design.
@@ -38,7 +60,8 @@ def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | Non
     estimated = [o.accelerator.id for o in job.offers if not has_measured_kernels(o.accelerator)]
     if estimated:
         notes.append(
-            f"No kernel measurements are known for {', '.join(estimated)}; efficiencies are scaled from Hopper."
+            f"No kernel measurements are known for {', '.join(estimated)}; efficiencies are scaled from Hopper. Measure a step "
+            "before you rely on them (docs/limits.md)."
         )
     return notes
 

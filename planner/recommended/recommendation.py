@@ -151,6 +151,9 @@ class Uncertainty(Record):
     """Configurations of this kind that were compared; fewer than ten correct nothing. 0: unknown."""
     step_time_compared_with: str = PUBLISHED_RUNS
     """The measured runs: published ones, or those of the job's calibration."""
+    are_kernels_scaled: bool = False
+    """Whether no kernel of this architecture was measured, so that its efficiencies are those of Hopper, scaled; false with a
+    calibration of the accelerator, and in answers that do not hold it."""
     tied_designs: tuple[int, ...] = ()
     """Designs of the front that are indistinguishable from the recommended one: in no objective is either lower in nine of
     ten draws of all uncertain inputs. Common errors cancel, such as the step error of equal layouts."""

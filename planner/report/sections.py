@@ -28,7 +28,7 @@ def verdict(report: Report) -> Html:
     searched = f"{searched_text(answer)}: {answer.algorithm}."
     return joined(
         tag("p", _verdict_text(answer), class_=f"verdict {answer.status}"),
-        *(tag("p", doubt, class_="warnings") for doubt in doubts(best, _NOTES)),
+        *(tag("p", doubt, class_="warnings") for doubt in doubts(best, answer.uncertainty, _NOTES)),
         _key_figures(answer, best) if best else None,
         _sentences("Why this design", answer.why),
         _infeasibility(answer.infeasibility) if answer.infeasibility else None,

@@ -14,9 +14,10 @@ from planner.recommended.recommendation import Spread, Uncertainty
 from planner.uncertain.ties import tied_designs
 from simulator.accuracy.published_runs import Accuracy, step_time_error
 from simulator.accuracy.step_error import is_measured
-from simulator.domain.hardware import Precision
+from simulator.domain.hardware import Accelerator, Precision
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
+from simulator.machine.compute import has_measured_kernels
 from simulator.order_statistics import percentiles
 from simulator.record import finite_or_none
 from simulator.simulate import replicate
@@ -50,6 +51,8 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         is_step_time_measured=accuracy.is_measured,
         step_time_num_compared=accuracy.num_rows,
         step_time_compared_with=accuracy.compared_with,
+        are_kernels_scaled=not accuracy.is_measured
+        and not has_measured_kernels(_accelerator(job, chosen.plans, 0)),
         tied_designs=tuple(ids[tied_designs(job, front, row, seed)].tolist()),
     )
 
@@ -73,14 +76,14 @@ def accuracy_of(job: Job, plans: PlanTable, row: int) -> Accuracy:
 
     On runs of the job's calibration if it has any of that kind, on published ones otherwise.
     """
-    accelerator = job.offers[int(plans.offer[row])].accelerator.id
+    accelerator = _accelerator(job, plans, row)
     precision = Precision.from_code(int(plans.precision[row]))
-    return calibrated_accuracy(job, accelerator, precision) or _published_accuracy(job, plans, row)
+    return calibrated_accuracy(job, accelerator.id, precision) or _published_accuracy(job, plans, row)
 
 
 def _published_accuracy(job: Job, plans: PlanTable, row: int) -> Accuracy:
     """Returns how well steps like that of one of some designs were simulated on published runs."""
-    chip, has_experts = job.offers[int(plans.offer[row])].accelerator, job.workload.model.experts is not None
+    chip, has_experts = _accelerator(job, plans, row), job.workload.model.experts is not None
     is_beyond = bool(beyond_measured(reach_of(job, plans, row)))
     return step_time_error(
         chip.family,
@@ -88,6 +91,10 @@ def _published_accuracy(job: Job, plans: PlanTable, row: int) -> Accuracy:
         has_experts=has_experts,
         is_like_measured=is_measured(chip.id, has_experts=has_experts) and not is_beyond,
     )
+
+
+def _accelerator(job: Job, plans: PlanTable, row: int) -> Accelerator:
+    return job.offers[int(plans.offer[row])].accelerator
 
 
 def calibrated_accuracy(job: Job, accelerator: str, precision: Precision) -> Accuracy | None:

@@ -32,7 +32,7 @@ def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline
         step: one step of the plan, to draw as a timeline; `None`: none.
     """
     headline(console, _headline(answer), is_good=answer.is_feasible)
-    show_doubts(console, doubts(answer.design))
+    show_doubts(console, doubts(answer.design, answer.spread))
     if answer.violations:
         title(console, "violated constraints")
         sentences(console, [violation.sentence for violation in answer.violations])

@@ -88,7 +88,7 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
     console.print(
         Text(f"{verdict}: {headline(best, site_words(answer, best))}" if best else verdict, style=style)
     )
-    show_doubts(console, doubts(best))
+    show_doubts(console, doubts(best, answer.uncertainty))
     console.print(Text(f"Job {answer.job}, seed {answer.seed}: {searched_text(answer)}; {answer.algorithm}."))
 
 

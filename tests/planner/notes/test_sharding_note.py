@@ -40,7 +40,7 @@ def test_gradients_that_are_sharded_in_a_pipeline_are_remarked(plan: Plan, is_to
     design = simulate_plan(JOB, plan, with_sensitivities=False).design
     doubt = f"Few frameworks can run it: ZeRO stage {plan.zero_stage} in a pipeline (Notes)."
     assert (doubt in doubts(design)) == is_told
-    assert (doubt.replace("Notes", "Before you start") in doubts(design, "Before you start")) == is_told
+    assert (doubt.replace("Notes", "Before you start") in doubts(design, notes="Before you start")) == is_told
 
 
 def test_nothing_is_doubted_without_a_design() -> None:
