@@ -40,6 +40,8 @@ from docs.explain_page import (
     PURCHASE_PAGE,
     constraint_tables,
 )
+from docs.frameworks_page import PAGE as FRAMEWORKS_PAGE
+from docs.frameworks_page import filled_frameworks
 from docs.getting_started import GETTING_STARTED, filled_getting_started
 from docs.job_rules import rules_section
 from docs.launch_page import LAUNCH_PAGE, launch_reference
@@ -287,6 +289,7 @@ def main() -> int:
         PERFSIM_PAGE: perfsim_page(),
         README: filled_readme(),
         BY_HAND_PAGE: by_hand_page(),
+        FRAMEWORKS_PAGE: filled_frameworks(),
         CALIBRATION_PAGE: filled_calibration(),
         GETTING_STARTED: filled_getting_started(),
         STUDY_PAGE: filled_page(all_rows()),

@@ -42,6 +42,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/how-to/budget.md",
             "docs/how-to/deadline.md",
             "docs/how-to/own-cluster.md",
+            "docs/how-to/frameworks.md",
             "docs/how-to/buy.md",
             "docs/how-to/power-cap.md",
             "docs/how-to/own-prices.md",
