@@ -101,13 +101,12 @@ SITE_FIELDS: Mapping[str, str] = {
 
 def accelerator(name: str, *, path: str = "accelerator") -> Accelerator:
     """Returns an accelerator; raises `CatalogError`, which names `path`, for an unknown name."""
-    fields = _fields(Kind.ACCELERATORS, name, ACCELERATOR_FIELDS, path)
-    return _made(Accelerator, {"id": name, **fields}, name, path)
+    return _made(Accelerator, Kind.ACCELERATORS, "id", ACCELERATOR_FIELDS, name, path)
 
 
 def node(name: str, *, path: str = "node") -> Node:
     """Returns a node; raises `CatalogError` for an unknown name."""
-    return _made(Node, {"id": name, **_fields(Kind.NODES, name, NODE_FIELDS, path)}, name, path)
+    return _made(Node, Kind.NODES, "id", NODE_FIELDS, name, path)
 
 
 def default_node(accelerator_name: str, *, path: str = "accelerator") -> Node:
@@ -123,7 +122,7 @@ def is_pcie_card(accelerator_name: str) -> bool:
 
 def fabric(name: str, *, path: str = "fabric") -> Fabric:
     """Returns a non-blocking fabric; raises `CatalogError` for an unknown name."""
-    return _made(Fabric, {"kind": name, **_fields(Kind.FABRICS, name, FABRIC_FIELDS, path)}, name, path)
+    return _made(Fabric, Kind.FABRICS, "kind", FABRIC_FIELDS, name, path)
 
 
 def default_fabric(accelerator_name: str, *, path: str = "accelerator") -> Fabric:
@@ -133,7 +132,7 @@ def default_fabric(accelerator_name: str, *, path: str = "accelerator") -> Fabri
 
 def site(region: str, *, path: str = "region") -> Site:
     """Returns a site by region; raises `CatalogError` for an unknown name."""
-    return _made(Site, {"region": region, **_fields(Kind.SITES, region, SITE_FIELDS, path)}, region, path)
+    return _made(Site, Kind.SITES, "region", SITE_FIELDS, region, path)
 
 
 def model(name: str, *, path: str = "model") -> ModelShape:
@@ -184,17 +183,37 @@ def _fields(kind: Kind, name: str, fields: Mapping[str, str], path: str) -> dict
     }
 
 
-def _made(kind: type[Made], fields: Mapping[str, float | str], name: str, path: str) -> Made:
-    """Returns a domain type; raises `CatalogError` if a user's own figures omit a field or break its rules."""
+def _made(made: type[Made], kind: Kind, key: str, fields: Mapping[str, str], name: str, path: str) -> Made:
+    """Returns a domain type; raises `CatalogError` if a user's own figures omit a field or break its rules.
+
+    Args:
+        made: the domain type.
+        kind: its kind of entry.
+        key: its field for the name.
+        fields: its other fields, by quantity in the file.
+        name: name of the entry.
+        path: what the error names.
+    """
     try:
-        return kind.model_validate(fields)
+        return made.model_validate({key: name, **_fields(kind, name, fields, path)})
     except ValidationError as error:
-        broken = "; ".join(
-            f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
-            for detail in error.errors(include_url=False)
-        )
-        rule = f"has figures in a file of your own that make no {kind.__name__.lower()}: {broken}"
+        quantities = {field: quantity for quantity, field in fields.items()}
+        missing, wrong = [], []
+        for detail in error.errors(include_url=False):
+            quantity = ".".join(quantities.get(str(part), str(part)) for part in detail["loc"])
+            if detail["type"] == "missing":
+                missing.append(f"{quantity} ({_usual_unit(kind, quantity)})")
+            else:
+                wrong.append(f"{quantity}: {detail['msg']}")
+        lacking = [f"these quantities are missing, with their units: {', '.join(missing)}"] if missing else []
+        rule = f"has figures in a file of your own that make no {made.__name__.lower()}: {'; '.join([*lacking, *wrong])}"
         raise CatalogError([Problem(path=path, value=name, rule=rule)]) from error
+
+
+def _usual_unit(kind: Kind, quantity: str) -> str:
+    """Returns the unit in which the catalogue has a quantity."""
+    known = (figure for entry in current_entries(FILES[kind]).values() for figure in entry)
+    return next(figure.unit for figure in known if figure.quantity == quantity)
 
 
 def _word(accelerator_name: str, quantity: str, path: str) -> str:

@@ -50,7 +50,8 @@ class Accelerator(Record):
     vendor: str
     """Who makes it."""
     family: str
-    """Architecture whose measured kernel efficiencies apply, such as `hopper`."""
+    """Architecture whose measured kernel efficiencies apply: `ampere`, `hopper` or `blackwell`; those of any other name are
+    scaled from Hopper."""
     memory_bytes: PositiveFloat
     """Usable high-bandwidth memory."""
     memory_bytes_per_s: PositiveFloat

@@ -72,11 +72,29 @@ def test_a_new_region_needs_every_figure_that_a_site_requires(tmp_path: Path) ->
         assert "our-hall" in catalog.names(Kind.SITES)
     incomplete = written(tmp_path, *rows[:2])
     with pytest.raises(
-        InputError, match=r"own\.csv.*\n  row 2, id = our-hall: .*power_usage_effectiveness: Field required"
+        InputError,
+        match=r"own\.csv.*\n  row 2, id = our-hall: .*missing, with their units: power_usage_effectiveness \(ratio\)$",
     ):
         read_own_figures([incomplete])
     rest = written(tmp_path, rows[2], name="rest.csv")
     assert "our-hall" in read_own_figures([incomplete, rest])["sites.csv"]
+
+
+def test_what_a_new_accelerator_lacks_is_told_as_it_must_be_written(tmp_path: Path) -> None:
+    row = "accelerators,our-chip,{},{},{},us,2026,verified"
+    rows = [
+        row.format("name", "Our chip", "text"),
+        row.format("memory", 0, "GiB"),
+        row.format("default_node", "dgx-h100", "text"),
+        row.format("default_fabric", "infiniband-ndr", "text"),
+    ]
+    with pytest.raises(InputError) as broken:
+        read_own_figures([written(tmp_path, *rows)])
+    (told,) = (problem.rule for problem in broken.value.problems)
+    assert "missing, with their units: vendor (text), family (text), memory_bandwidth (GB/s), " in told
+    assert "idle_power (W)" in told
+    assert "; memory: Input should be greater than 0" in told
+    assert "_bytes" not in told
 
 
 def test_a_job_brings_its_own_files_and_later_ones_win(tmp_path: Path) -> None:
@@ -295,7 +313,7 @@ def test_a_file_without_figures_is_refused(tmp_path: Path) -> None:
     [
         ("factors,switch,embodied_carbon,1e12,kgCO2e", r"row 2, value = 1e\+12: is more than 100 times"),
         ("factors,flash,price,400e3,USD/TB", r"row 2, value = 400000: is more than 100 times.*another unit"),
-        ("fabrics,infiniband-ndr,port_price,1e9,USD", r"port_usd: Input should be less than or equal to"),
+        ("fabrics,infiniband-ndr,port_price,1e9,USD", r"port_price: Input should be less than or equal to"),
     ],
 )
 def test_figures_of_another_unit_are_refused(tmp_path: Path, row: str, message: str) -> None:
