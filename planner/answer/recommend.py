@@ -15,7 +15,14 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from planner.answer.destination import Destination
 from planner.explain.infeasible import explain
-from planner.input.arguments import check_choice, check_functions, check_text, path_given, refused
+from planner.input.arguments import (
+    check_choice,
+    check_functions,
+    check_switches,
+    check_text,
+    path_given,
+    refused,
+)
 from planner.input.given import checked_job
 from planner.job.unused_search import search_notes
 from planner.notes.carbon_scope import scope_text
@@ -80,7 +87,7 @@ def recommend(
     Args:
         job: the question; `load_job` reads it from a file.
         seed: seed of everything random; the same job, version and seed give the same answer.
-        tracking: whether MLflow records the study.
+        tracking: whether MLflow records the study; its address is `tracking_uri`.
         tracking_uri: MLflow store; by default MLFLOW_TRACKING_URI, else `capplan-studies/mlflow.db` in the working folder.
         experiment: MLflow experiment that the study belongs to.
         output: folder for `recommendation.json`, the front, the table of all designs and the report; none by default.
@@ -109,6 +116,7 @@ def recommend(
     job = checked_job(job, seed)
     check_choice(front_format, "front_format", get_args(FrontFormat))
     check_functions(progress=progress, should_stop=should_stop, clock=clock)
+    check_switches(tracking=tracking, with_report=with_report)
     if tracking:
         _check_store(tracking_uri, experiment)
     asked = _folder(output)

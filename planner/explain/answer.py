@@ -28,6 +28,7 @@ from planner.explain.infeasible import explain as why_infeasible
 from planner.explain.plan_checks import checks_of
 from planner.explain.runnable_plan import obstacles
 from planner.explain.violations import layout_violations
+from planner.input.arguments import check_switches
 from planner.input.given import check_job
 from planner.input.plan_input import plan_of
 from planner.input.problems import nearest
@@ -113,6 +114,7 @@ def explain_space(
         InputError: `job` is no job.
     """
     check_job(job)
+    check_switches(with_fewest=with_fewest)
     space = pruned_space(job)
     counted = count_designs(job, space, simulate_up_to=simulate_up_to)
     whole = space_of_answers(space)

@@ -62,6 +62,12 @@ def check_functions(**given: object) -> None:
             raise refused(name, value, "must be a function")
 
 
+def check_switches(**given: object) -> None:
+    """Raises `InputError` for the first of some arguments, given by name, that is neither true nor false: no text counts."""
+    for name, value in given.items():
+        check_kind(value, name, bool, "must be True or False")
+
+
 def refused(name: str, value: object, rule: str) -> InputError:
     """Returns the error for an argument that breaks a rule."""
     return InputError([Problem(path=Argument(name), value=shown(value) or repr(value), rule=rule)])

@@ -11,7 +11,7 @@ from planner import __version__
 from planner.explain.runnable_plan import obstacles
 from planner.explain.violations import Violation, degrees_violation, layout_violations, limit_violations
 from planner.goodput.answer import MAX_EVENTS
-from planner.input.arguments import check_seed
+from planner.input.arguments import check_seed, check_switches
 from planner.input.plan_input import plan_of
 from planner.job.unused_workload import narrowed_to
 from planner.notes.carbon_scope import scope_text
@@ -123,6 +123,7 @@ def simulate_plan(
         (True, 384)
     """
     check_seed(seed)
+    check_switches(with_sensitivities=with_sensitivities)
     checked, num_gpus = plan_of(job, plan)
     if num_gpus != checked.num_gpus:
         return _without_design(job, seed, None, [degrees_violation(checked, num_gpus)])

@@ -94,6 +94,9 @@ def test_overrides_that_are_no_texts_are_refused(overrides: object) -> None:
         ("progress", None, "must be a function"),
         ("should_stop", True, "must be a function"),
         ("clock", "now", "must be a function"),
+        ("tracking", "no", "must be True or False"),
+        ("tracking", 0, "must be True or False"),
+        ("with_report", None, "must be True or False"),
     ],
 )
 def test_what_is_no_setting_of_an_answer_is_refused_before_anything_is_searched(
@@ -101,6 +104,14 @@ def test_what_is_no_setting_of_an_answer_is_refused_before_anything_is_searched(
 ) -> None:
     with pytest.raises(InputError, match=f"{name}.*: {rule}"):
         recommend(load_job(BLOOM), **{name: value})  # type: ignore[arg-type]
+
+
+def test_a_text_is_no_switch_of_a_plan_or_an_explanation() -> None:
+    job = load_job(BLOOM)
+    with pytest.raises(InputError, match=r"with_sensitivities = 'no': must be True or False"):
+        simulate_plan(job, {"tp": 4, "pp": 12, "dp": 8}, with_sensitivities="no")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"with_fewest = 1: must be True or False"):
+        explain_space(job, with_fewest=1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
