@@ -19,6 +19,7 @@ from planner.study.durable import resume_study, run_study_of
 from planner.study.machines import machines
 from planner.sweep.grid import load_sweep, run_sweep
 from planner.sweep.table import sweep_rows
+from simulator.domain.job import Job
 from simulator.errors import InputError
 
 BLOOM = "examples/bloom-176b.yaml"
@@ -104,6 +105,38 @@ def test_what_is_no_setting_of_an_answer_is_refused_before_anything_is_searched(
 ) -> None:
     with pytest.raises(InputError, match=f"{name}.*: {rule}"):
         recommend(load_job(BLOOM), **{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            lambda job: job.model_copy(update={"tokens": 1e9}),
+            r"job\.tokens = 1000000000: unknown field; known: name, workload",
+        ),
+        (
+            lambda job: job.model_copy(
+                update={"workload": job.workload.model_copy(update={"sequence_lenght": 4096})}
+            ),
+            r"job\.workload\.sequence_lenght = 4096: unknown field; nearest: sequence_length",
+        ),
+        (
+            lambda job: job.model_copy(
+                update={"offers": (job.offers[0].model_copy(update={"rent": 2.0}), *job.offers[1:])}
+            ),
+            r"job\.offers\[0\]\.rent = 2: unknown field; ",
+        ),
+    ],
+)
+def test_a_copy_with_a_misspelt_field_is_no_job(changed: Callable[[Job], Job], message: str) -> None:
+    job = changed(load_job(BLOOM))
+    for asked in (
+        lambda: recommend(job, tracking=False),
+        lambda: simulate_plan(job, {"tp": 4, "pp": 12, "dp": 8}),
+        lambda: explain_space(job),
+    ):
+        with pytest.raises(InputError, match=message):
+            asked()
 
 
 def test_a_text_is_no_switch_of_a_plan_or_an_explanation() -> None:
