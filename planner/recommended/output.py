@@ -37,8 +37,22 @@ SINGLE_FIGURES = (
     "peak_memory_bytes",
 )
 """Figures of a design that are single numbers."""
-FRONT_FIGURES = ("design_id", "accelerator", "node", "num_nodes", *SINGLE_FIGURES, "memory_capacity_bytes")
-
+FRONT_FIGURES = (
+    "design_id",
+    "accelerator",
+    "node",
+    "num_nodes",
+    "region",
+    *SINGLE_FIGURES,
+    "memory_capacity_bytes",
+)
+_CARBON_AND_WATER = {
+    "operational_kgco2e": "operational_location_kgco2e",
+    "market_kgco2e": "operational_market_kgco2e",
+    "embodied_kgco2e": "embodied_kgco2e",
+    "water_l": "water_l",
+}
+"""Figure of merit by column of the front; the columns are called as in the table of all designs."""
 
 _WRITTEN = (
     ANSWER_FILE,
@@ -136,11 +150,12 @@ def answer_json(answer: Recommendation) -> str:
 
 def _front_row(design: Design, answer: Recommendation) -> dict[str, object]:
     figures = {name: getattr(design, name) for name in FRONT_FIGURES}
+    parts = {column: design.metrics.get(metric) for column, metric in _CARBON_AND_WATER.items()}
     used = {
         "checkpoint_interval_s": design.checkpoint_interval_s,
         "is_recommended": answer.recommends(design.design_id),
     }
-    return figures | design.plan.model_dump(mode="json") | used
+    return figures | parts | design.plan.model_dump(mode="json") | used
 
 
 def write_csv(rows: list[dict[str, object]], path: Path) -> None:

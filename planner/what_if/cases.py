@@ -170,6 +170,5 @@ def _differences_of_sites(here: Site, there: Site) -> Iterator[str]:
     lost = [word for name, word in OWN_TO_A_SITE.items() if getattr(here, name) and not getattr(there, name)]
     if lost:
         yield f"without the {' and the '.join(lost)} of {here.region}"
-    ours, theirs = grid_convention(here), grid_convention(there)
     if next(unlike_grids((here, there)), None):
-        yield f"its grid is counted by another convention ({theirs.words_with_area}; here {ours.words_with_area})"
+        yield f"grid by another convention: {grid_convention(there).words_with_area}"

@@ -52,8 +52,7 @@ class TestConventions:
         asked = job_with({**H100_RENTED, "site": "us-virginia"}, what_if={"sites": ["poland"]})
         assert any("poland: life cycle, 2024" in note for note in cautions(asked, None))
         assert (
-            "its grid is counted by another convention (life cycle, 2024, national mean; "
-            "here combustion, 2020, grid of a region)" in case_of(asked, "in poland").note
+            case_of(asked, "in poland").note == "grid by another convention: life cycle, 2024, national mean"
         )
 
     def test_a_figure_of_the_job_is_not_the_catalogues(self) -> None:

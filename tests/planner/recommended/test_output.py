@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import math
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from planner import load_job, recommend
 from planner.recommended.output import output_folder, write_answer
 from simulator.errors import InputError, NoSpaceError
 from tests.planner.hand_made import recommended
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.mark.parametrize(
@@ -29,6 +35,27 @@ def test_a_full_disk_leaves_no_half_file_of_an_answer(
     with pytest.raises(NoSpaceError, match=rf"output = .*/{breaks_at}: cannot be written: No space left"):
         write_answer(recommended(), tmp_path, "csv")
     assert [entry.name for entry in tmp_path.iterdir()] == left
+
+
+# docs/answer.md: `design_id` is the same number in both files.
+def test_the_front_has_regions_and_parts_of_carbon_as_the_table_of_all_designs(tmp_path: Path) -> None:
+    folder = tmp_path / "answer"
+    job = load_job(EXAMPLES / "four-bests.yaml", ["search.num_refinements=0"])
+    answer = recommend(job, tracking=False, with_report=False, output=folder)
+    names = ["operational_kgco2e", "market_kgco2e", "embodied_kgco2e", "water_l"]
+    table = pq.read_table(folder / "designs.parquet", columns=["design_id", *names])
+    of_all = {row["design_id"]: row for row in table.to_pylist()}
+    with (folder / "front.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["region"] for row in rows} == {"us-virginia", "norway"}
+    for row, design in zip(rows, answer.front, strict=True):
+        assert row["region"] == design.region
+        known = of_all[int(row["design_id"])]
+        for name in names:
+            figure = float(row[name]) if row[name] else math.nan  # unknown where the table has no number
+            assert figure == pytest.approx(known[name], rel=0, abs=0, nan_ok=True)
+        parts = float(row["operational_kgco2e"]) + float(row["embodied_kgco2e"])
+        assert parts == pytest.approx(design.carbon_kgco2e)
 
 
 @pytest.mark.parametrize("below", ["", "answers/today"])
