@@ -31,6 +31,8 @@ from docs.by_hand import PAGE as BY_HAND_PAGE
 from docs.by_hand import by_hand_page
 from docs.calibration_page import PAGE as CALIBRATION_PAGE
 from docs.calibration_page import filled_calibration
+from docs.carbon_report import PAGE as CARBON_PAGE
+from docs.carbon_report import filled_carbon_report
 from docs.cluster_size import PAGE as STUDY_PAGE
 from docs.cluster_size import all_rows, filled_page
 from docs.explain_page import (
@@ -289,6 +291,7 @@ def main() -> int:
         PERFSIM_PAGE: perfsim_page(),
         README: filled_readme(),
         BY_HAND_PAGE: by_hand_page(),
+        CARBON_PAGE: filled_carbon_report(),
         FRAMEWORKS_PAGE: filled_frameworks(),
         CALIBRATION_PAGE: filled_calibration(),
         GETTING_STARTED: filled_getting_started(),

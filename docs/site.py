@@ -46,6 +46,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/how-to/buy.md",
             "docs/how-to/power-cap.md",
             "docs/how-to/own-prices.md",
+            "docs/how-to/carbon-report.md",
             "docs/calibrate.md",
             "docs/how-to/checkpoint-schemes.md",
             "docs/how-to/uneven-stages.md",
