@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from planner.input.unit_text import number_with_unit
 from planner.text.human import typed
 from simulator.units import GIGA, KILO, MEGA, TERA
 
@@ -36,14 +37,19 @@ def _with_point(digits: str) -> str:
     return digits.replace(",", ".") if "." not in digits else digits
 
 
-def way_out(value: object, *, is_whole: bool = False) -> str:
+def way_out(value: object, field: str = "", *, is_whole: bool = False) -> str:
     """Returns what to write instead of a text that means a number: `; write 2e12`; empty for other values.
 
     Args:
         value: what was given.
+        field: name of the field, whose end may be a unit: `30 t` are 30,000 in `carbon_kgco2e`.
         is_whole: whether it must be a whole number.
     """
-    number = number_in_words(value[:60]) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return ""
+    written = value[:60]
+    number = number_with_unit(written, field)
+    number = number_in_words(written) if number is None else number
     if number is None or not math.isfinite(number) or (is_whole and not number.is_integer()):
         return ""
     return f"; write {typed(number)}"

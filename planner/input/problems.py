@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from planner.input.number_text import way_out
 from planner.input.schema import Location, form_of, known_fields, model_at
+from planner.input.unit_text import grams_hint
 from simulator.argument_names import Argument
 from simulator.errors import InputError, Problem
 from simulator.record import Record, meanings
@@ -217,7 +218,8 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
         return _mapping_rule(location, model_at)
     if kind in _RULES:
         is_whole = kind.startswith("int")
-        way = way_out(detail["input"], is_whole=is_whole) if kind in _UNREADABLE else ""
+        way = way_out(detail["input"], str(location[-1]), is_whole=is_whole) if kind in _UNREADABLE else ""
+        way += grams_hint(detail["input"], str(location[-1])) if kind == "less_than_equal" else ""
         return _EMPTY if _is_empty_text(detail) else _RULES[kind].format(**detail.get("ctx", {})) + way
     return detail["msg"]
 

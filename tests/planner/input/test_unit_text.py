@@ -1,0 +1,58 @@
+"""Is a number that was written with a unit told as the field takes it, and never in a unit that the field has not?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner import InputError, load_job
+from planner.input.number_text import way_out
+
+BLOOM = Path(__file__).parents[3] / "examples" / "bloom-176b.yaml"
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("limits.power_w=100MW", "must be a number; write 1e8"),
+        ("limits.power_w=1.5 kW", "must be a number; write 1500"),
+        ("limits.carbon_kgco2e=30t", "must be a number; write 30000"),
+        ("limits.deadline_days=130d", "must be a number; write 130"),
+        ("limits.deadline_days=36h", "must be a number; write 1.5"),
+        ("checkpointing.interval_s=10min", "must be a number; write 600"),
+        ("reliability.restart.detect_s=2m", "must be a number; write 120"),
+        ("storage.write_bytes_per_s=400Gbit/s", "must be a number; write 5e10"),
+        ("storage.write_bytes_per_s_per_node=2 GB/s", "must be a number; write 2e9"),
+        ("storage.capacity_bytes=2PB", "must be a number; write 2e15"),
+        ("site.grid_kgco2e_per_kwh=57g", "must be a number; write 0.057"),
+        ("limits.budget_usd=2.5M", "must be a number; write 2.5e6"),
+        # Other units than the field's, and rates, whose name ends with the unit of what they are counted by.
+        ("limits.power_w=30kg", "must be a number"),
+        ("reliability.failures_per_1000_node_days=3d", "must be a number"),
+        ("ownership.facility_usd_per_w=10kW", "must be a number"),
+    ],
+)
+def test_a_number_with_a_unit_is_told_without_it(override: str, told: str) -> None:
+    field, _, value = override.partition("=")
+    with pytest.raises(InputError) as refused:
+        load_job(BLOOM, [f"{field}='{value}'"])
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.rule) == (field, told)
+
+
+@pytest.mark.parametrize(
+    ("grid", "hint"), [("57", "; 57 g/kWh are 0.057"), ("412.7", "; 412.7 g/kWh are 0.4127"), ("5e4", "")]
+)
+@pytest.mark.parametrize("field", ["grid_kgco2e_per_kwh", "market_kgco2e_per_kwh"])
+def test_a_grid_in_grams_is_told_in_kilograms(field: str, grid: str, hint: str) -> None:
+    with pytest.raises(InputError) as refused:
+        load_job(BLOOM, [f"site.{field}={grid}"])
+    (problem,) = refused.value.problems
+    assert problem.rule == f"must be at most 2{hint}"
+
+
+def test_numbers_and_fields_without_a_unit_need_no_other_way() -> None:
+    assert way_out(5, "power_w") == ""
+    assert way_out("5 W", "num_gpus") == ""
+    assert way_out("1.2.3 W", "power_w") == ""
