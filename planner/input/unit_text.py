@@ -32,8 +32,10 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "_days": {unit: factor / DAY for unit, factor in {**_HOURS, **_DAYS}.items()},
     "_w": {f"{prefix}w": factor for prefix, factor in _PREFIXES.items()},
     "_s": _SECONDS,
+    "sequence_length": {"k": KIB},
 }
-"""Factors of what people write, in lower case, by the end of a field's name; the first end that fits counts."""
+"""Factors of what people write, in lower case, by the end of a field's name; the first end that fits counts. Sequences of 8k
+have 8,192 tokens."""
 _PER = "_per_"
 """Part of the names of rates, whose last unit is not that of the number: failures_per_1000_node_days."""
 MOST_GRAMS = 2000.0

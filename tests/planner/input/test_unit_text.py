@@ -26,6 +26,7 @@ BLOOM = Path(__file__).parents[3] / "examples" / "bloom-176b.yaml"
         ("storage.write_bytes_per_s_per_node=2 GB/s", "must be a number; write 2e9"),
         ("storage.capacity_bytes=2PB", "must be a number; write 2e15"),
         ("site.grid_kgco2e_per_kwh=57g", "must be a number; write 0.057"),
+        ("workload.sequence_length=128k", "must be a whole number; write 131072"),
         ("limits.budget_usd=2.5M", "must be a number; write 2.5e6"),
         # Other units than the field's, and rates, whose name ends with the unit of what they are counted by.
         ("limits.power_w=30kg", "must be a number"),
