@@ -105,8 +105,12 @@ def _priced(offer: Fields, name: str | None, location: Location, findings: Findi
         return offer
     if has_price:
         return _compared(offer, name)
-    here = (*location, "rent_usd_per_gpu_hour")
-    rent, source = found(catalog.rent, name, here, findings) or (_NO_PRICE, "")
+    rent, source = _NO_PRICE, ""
+    try:
+        rent, source = catalog.rent(name)
+    except CatalogError:
+        rule = f"is missing, and the catalogue knows no rent of {name}: give it, or purchase_usd_per_node"
+        findings.add((*location, "rent_usd_per_gpu_hour"), None, rule)
     return {**offer, "rent_usd_per_gpu_hour": rent, "price_source": offer.get("price_source", source)}
 
 

@@ -124,6 +124,15 @@ class TestJobFile:
                 }
             )
 
+    def test_an_accelerator_that_nobody_rents_out_needs_a_price(self) -> None:
+        with pytest.raises(InputError) as refused:
+            job_with({"accelerator": "l40s-pcie-48gb", "num_gpus": 64})
+        (problem,) = refused.value.problems
+        assert (problem.path, problem.value) == ("offers[0].rent_usd_per_gpu_hour", "")
+        assert problem.rule == (
+            "is missing, and the catalogue knows no rent of l40s-pcie-48gb: give it, or purchase_usd_per_node"
+        )
+
     def test_a_bought_offer_is_compared_with_the_catalogues_rent(self) -> None:
         other = job_with(H100_BOUGHT).offers[0].other_rent_usd_per_gpu_hour
         assert other is not None
