@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from planner.input.arguments import check_mapping
 from planner.input.given import check_job
+from planner.input.number_text import way_out
 from planner.input.plain import plain_copy
 from planner.input.problems import Findings, nearest
 from planner.input.yaml_text import FILE_SUFFIXES, parse_value, read_document
@@ -37,6 +38,7 @@ SHORT_FORMS = {
     "micro-batch": "micro_batch_size",
     "zero": "zero_stage",
     "spares": "num_spare_nodes",
+    "cap": "power_cap_fraction",
 }
 LARGEST_COUNT = 10_000_000
 """Largest count of a plan: a hundred times the largest existing cluster."""
@@ -184,7 +186,9 @@ def _with_full_names(written: Mapping[str, object], findings: Findings) -> _Fiel
 def _broken_rule(name: str, value: object) -> str:
     """Returns the rule that a value breaks, of those that `Plan` itself does not check."""
     if isinstance(value, str) and name not in _WORDS:
-        return "must be a number" if name in FLOAT_COLUMNS else "must be a whole number"
+        is_amount = name in FLOAT_COLUMNS
+        rule = "must be a number" if is_amount else "must be a whole number"
+        return rule + way_out(value, name, is_whole=not is_amount)
     is_count = name not in (*_WORDS, *FLOAT_COLUMNS)
     if is_count and isinstance(value, (int, float)) and value > LARGEST_COUNT:
         return f"must be at most {LARGEST_COUNT:,}"

@@ -32,6 +32,7 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "_days": {unit: factor / DAY for unit, factor in {**_HOURS, **_DAYS}.items()},
     "_w": {f"{prefix}w": factor for prefix, factor in _PREFIXES.items()},
     "_s": _SECONDS,
+    "_fraction": {"%": 0.01},
     "sequence_length": {"k": KIB},
 }
 """Factors of what people write, in lower case, by the end of a field's name; the first end that fits counts. Sequences of 8k
@@ -40,7 +41,7 @@ _PER = "_per_"
 """Part of the names of rates, whose last unit is not that of the number: failures_per_1000_node_days."""
 MOST_GRAMS = 2000.0
 """Largest emission factor in g/kWh; what is larger is no grid in either unit."""
-_WRITTEN = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z][a-z/0-9]*)\s*", re.IGNORECASE | re.ASCII)
+_WRITTEN = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z][a-z/0-9]*|%)\s*", re.IGNORECASE | re.ASCII)
 
 
 def number_with_unit(text: str, field: str) -> float | None:

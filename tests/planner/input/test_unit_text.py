@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from planner import InputError, load_job
+from planner import InputError, load_job, simulate_plan
 from planner.input.number_text import way_out
+from planner.input.plan_input import read_plan
 
 BLOOM = Path(__file__).parents[3] / "examples" / "bloom-176b.yaml"
 
@@ -26,6 +28,7 @@ BLOOM = Path(__file__).parents[3] / "examples" / "bloom-176b.yaml"
         ("storage.write_bytes_per_s_per_node=2 GB/s", "must be a number; write 2e9"),
         ("storage.capacity_bytes=2PB", "must be a number; write 2e15"),
         ("site.grid_kgco2e_per_kwh=57g", "must be a number; write 0.057"),
+        ("search.memory_headroom_fraction=10%", "must be a number; write 0.1"),
         ("workload.sequence_length=128k", "must be a whole number; write 131072"),
         ("limits.budget_usd=2.5M", "must be a number; write 2.5e6"),
         # Other units than the field's, and rates, whose name ends with the unit of what they are counted by.
@@ -51,6 +54,20 @@ def test_a_grid_in_grams_is_told_in_kilograms(field: str, grid: str, hint: str) 
         load_job(BLOOM, [f"site.{field}={grid}"])
     (problem,) = refused.value.problems
     assert problem.rule == f"must be at most 2{hint}"
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("cap=70%", "cap = '70%': must be a number; write 0.7"),
+        ("checkpoint_interval_s=30min", "checkpoint_interval_s = '30min': must be a number; write 1800"),
+        ("tp=8k", "tp = '8k': must be a whole number; write 8000"),
+        ("cap=500 W", "cap = '500 W': must be a number"),
+    ],
+)
+def test_plans_are_told_the_same(written: str, told: str) -> None:
+    with pytest.raises(InputError, match=rf"{re.escape(told)}$"):
+        simulate_plan(load_job(BLOOM), read_plan(f"pp=12,dp=8,{written}"))
 
 
 def test_numbers_and_fields_without_a_unit_need_no_other_way() -> None:
