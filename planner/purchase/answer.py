@@ -252,8 +252,7 @@ def _too_short(question: _Question) -> tuple[str, ...]:
 
 def _acquisitions(question: _Question, choice: Choice) -> tuple[Acquisition, ...]:
     """Lots and terms that have nodes, by day."""
-    pooled, horizon = question.pooled, question.pooled.problem.horizon_h
-    found = []
+    pooled, found = question.pooled, []
     for index, (pool, nodes_of_lots) in enumerate(zip(pooled.problem.pools, choice.lot_nodes, strict=True)):
         used = _used_fraction(pooled.problem, choice, index)
         for lot, nodes in zip(pool.lots, nodes_of_lots, strict=True):
@@ -267,7 +266,7 @@ def _acquisitions(question: _Question, choice: Choice) -> tuple[Acquisition, ...
                         num_nodes=nodes,
                         num_gpus=nodes * price.gpus,
                         from_day=_days(lot.start_h),
-                        to_day=_days(lot.end_h if pool.kind == "reserved" else horizon),
+                        to_day=_days(lot.end_h),
                         cost_usd=lot.usd_per_node * nodes,
                         capital_usd=lot.capital_usd_per_node * nodes,
                         carbon_kgco2e=price.held_kgco2e(lot.end_h - lot.start_h) * nodes,

@@ -103,7 +103,7 @@ class PurchasePlan(Record):
     bound_usd: float
     """Proven: no plan costs less."""
     gap_fraction: float | None
-    """Largest share by which the plan's cost may exceed the cheapest plan; 0 if it is proven optimal."""
+    """Largest share of the plan's cost that a cheaper plan could save; 0 if it is proven optimal."""
     capital_usd: float
     """Up-front payment for purchases."""
     staff_usd: float = 0.0

@@ -8,18 +8,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from constraints.evaluation import evaluate
 from constraints.purchase_model import Solution, cheapest
 from constraints.purchase_problem import PurchaseProblem
 from constraints.relaxation import rounded_up
+from constraints.space import pruned_space
+from objectives.usage import num_held_gpus
 from planner import simulate_plan
 from planner.cli import commands as cli
 from planner.input.record_input import parse_record
-from planner.purchase import answer
+from planner.purchase import answer, ways
 from planner.purchase.answer import SIDE_EFFORT, plan_purchase
 from planner.purchase.fleet import Fleet, load_fleet
 from planner.purchase.notes import notes_of, slack_notes
@@ -29,7 +33,11 @@ from planner.purchase.problem import bought_lot
 from planner.purchase.view import show_purchase
 from planner.purchase.ways import candidates_of, job_on
 from planner.text import human
+from simulator import catalog
 from simulator.domain.job import Job
+from simulator.domain.limits import Limits
+from simulator.domain.offer import GpuRange
+from simulator.domain.options import WhatIf
 from simulator.errors import InputError
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "fleet.yaml"
@@ -91,7 +99,7 @@ def test_rent_is_paid_by_the_hour_for_all_accelerators_of_a_run() -> None:
         assert run.num_gpus == GPUS_PER_NODE * run.num_nodes
         assert run.cost_usd == pytest.approx(3.0 * run.num_gpus * hours, abs=0.5)
     assert plan.cost_usd == plan.all_rent_usd == sum(run.cost_usd for run in plan.runs)
-    assert plan.all_buy_usd is None
+    assert (plan.all_buy_usd, plan.undecided) == (None, ())  # nothing is for sale, which is proven
 
 
 def test_every_job_runs_inside_its_window_and_nodes_are_never_used_twice() -> None:
@@ -158,6 +166,17 @@ def test_an_owned_node_costs_the_building_for_the_watts_that_it_draws_over_the_l
     assert housed.capital_usd == bare.capital_usd
 
 
+def test_an_owned_node_pays_the_demand_charge_of_the_site() -> None:
+    site = {"region": "us-iowa", "demand_usd_per_w_month": 0.012}
+    assert prices_of(fleet_with(offer(buy=BUY), site=site)).usd_per_w_month == 0.012
+
+
+def test_no_more_nodes_are_sold_than_are_on_sale_however_many_are_for_rent() -> None:
+    fleet = fleet_with(offer(buy={**BUY, "max_nodes": 64}, rent={**RENT, "max_nodes": 600}))
+    # 8 nodes fill a switch of 64 ports; two tiers join 256.
+    assert [price.most_nodes for price in prices_by_size(alone_in(fleet), fleet.offers[0])] == [1, 8, 64]
+
+
 def prices_of(fleet: Fleet) -> NodePrices:
     """Of the largest cluster that can be had."""
     return prices_by_size(alone_in(fleet), fleet.offers[0])[-1]
@@ -172,7 +191,7 @@ def test_nodes_that_come_late_lose_as_much_at_first_as_those_that_come_early() -
     assert year.usd_per_node == pytest.approx(250e3 * (1 - math.exp(-0.32)), rel=1e-3)
 
 
-@pytest.mark.parametrize(("share", "is_told"), [(0.5, True), (1.0, False)])
+@pytest.mark.parametrize(("share", "is_told"), [(0.5, True), (0.95, True), (1.0, False)])
 def test_a_share_of_idle_time_is_said_not_to_be_looked_at(share: float, is_told: bool) -> None:
     fleet = fleet_with(offer(buy=BUY), ownership={"utilization_fraction": share})
     assert any("utilization_fraction" in note for note in notes_of(fleet, Path())) == is_told
@@ -196,6 +215,7 @@ def test_storage_bought_for_a_run_is_part_of_its_cost_and_of_no_node() -> None:
 
     bare, stored = fleet(0.0), fleet(1e16)
     assert prices_of(stored).owned_usd(100.0) == prices_of(bare).owned_usd(100.0)
+    assert prices_of(stored).idle_w == prices_of(bare).idle_w
     (run,) = plan_purchase(stored).runs
     hours = round((run.end_day - run.start_day) * 24)
     assert run.kind == "rented"
@@ -346,15 +366,18 @@ def test_a_job_that_no_offer_can_run_is_named_whatever_its_own_budget() -> None:
     assert plan.num_designs["first"] > 0
 
 
-def test_designs_of_a_job_need_less_time_the_more_nodes_they_have() -> None:
-    fleet = fleet_with(offer(rent=RENT))
+@pytest.mark.parametrize("tokens", [1e11, 1e9])
+def test_designs_of_a_job_need_less_time_the_more_nodes_they_have(tokens: float) -> None:
+    fleet = fleet_with(offer(rent=RENT), jobs=[job("first", tokens, 0, 60)])
     alone = job_on(fleet, fleet.jobs[0], fleet.offers[0], Path())
     found = candidates_of(alone, (0, 0), seed=0)
     nodes, hours = [one.num_nodes for one in found], [one.wall_s for one in found]
     assert nodes == sorted(set(nodes))
     assert nodes[0] == 1
     assert hours == sorted(hours, reverse=True)
-    assert all(one.duration_h == math.ceil(one.wall_s / 3600) for one in found)
+    whole = [one.duration_h for one in found]
+    assert whole == [math.ceil(one.wall_s / 3600) for one in found]
+    assert all(more < fewer for fewer, more in pairwise(whole))
 
 
 LARGE = {
@@ -377,6 +400,22 @@ def with_nodes_on_sale(max_nodes: int, limits: Mapping[str, float] | None = None
     """A fleet with the large run and a little staff; 2 to 8 nodes have one tier of switches, 9 to 256 two."""
     sale = offer(buy={**BUY, "first_delivery_day": 0, "max_nodes": max_nodes}, **more)
     return fleet_with(sale, jobs=[LARGE], limits=limits or {}, ownership={"staff_usd_per_year": 1e4})
+
+
+# Two nodes take 11.33 days, which only their simulation tells.
+@pytest.mark.parametrize(("limits", "sizes"), [({}, [2, 4]), ({"deadline_days": 11.3}, [4])])
+def test_each_number_of_nodes_has_the_fastest_design_of_all_that_keep_every_limit_of_the_job(
+    limits: dict[str, float], sizes: list[int]
+) -> None:
+    fleet = fleet_with(offer(rent={**RENT, "max_nodes": 4}), jobs=[with_sections(LARGE, limits=limits)])
+    alone = alone_in(fleet)
+    every = evaluate(alone, pruned_space(alone).designs())
+    held = num_held_gpus(alone, every.plans) / GPUS_PER_NODE
+    found = candidates_of(alone, (0, 0), seed=0)
+    assert [one.num_nodes for one in found] == sizes
+    for one in found:
+        is_own = every.is_feasible & (held == one.num_nodes)
+        assert one.wall_s == every.scores.time_to_train_s[is_own].min()
 
 
 @pytest.mark.parametrize(
@@ -476,6 +515,34 @@ def test_nodes_emit_as_long_as_they_are_held_and_runs_what_comes_on_top(kind: st
     assert plan.carbon_kgco2e == pytest.approx(held.carbon_kgco2e + run.carbon_kgco2e, rel=1e-12)
 
 
+def test_what_a_design_draws_when_idle_has_its_spares_and_what_it_uses_up_its_storage() -> None:
+    sections = {
+        "storage": {"capacity_bytes": 1e16},
+        "carbon_scope": {"storage": True},
+        "reliability": "harsh",
+        "search": {
+            **SEARCH,
+            "tensor_parallel": [8],
+            "pipeline_parallel": [1, 2],
+            "zero_stages": [3],
+            "with_spares": [True],
+        },
+    }
+    fleet = fleet_with(offer(rent={**RENT, "max_nodes": 4}), jobs=[with_sections(LARGE, **sections)])
+    alone = alone_in(fleet)
+    found = next(one for one in candidates_of(alone, (0, 0), seed=0) if one.plan.num_spare_nodes)
+    # One tier of switches, at whose ports spares draw nothing: 747 W for 64 ports, and two transceivers of 8 W.
+    network_w = 8 * (747 / 64 + 2 * 8) * alone.site.power_usage_effectiveness
+    held_w = found.num_nodes * node_prices(alone, fleet.offers[0], found.num_nodes).idle_w
+    assert found.idle_power_w == pytest.approx(held_w - found.plan.num_spare_nodes * network_w)
+    plan = found.plan.model_dump(exclude_unset=True)
+    design = simulate_plan(alone, plan, with_sensitivities=False).design
+    assert design is not None
+    made = [design.carbon_parts_kgco2e[f"embodied_{part}_kgco2e"] for part in ("storage", "replacements")]
+    assert min(made) > 0.0
+    assert found.used_up_kgco2e == pytest.approx(sum(made))
+
+
 def test_designs_for_few_nodes_are_the_same_whatever_the_most() -> None:
     few, many = (
         candidates_of(job_on(fleet, fleet.jobs[0], fleet.offers[0], Path()), (0, 0), seed=0)
@@ -512,6 +579,10 @@ def test_designs_for_few_nodes_are_the_same_whatever_the_most() -> None:
             r"offers\[1\].buy.delivery_every_days .1e-300. must leave at most 400 days within horizon_days .100.",
         ),
         (
+            {"offers": [offer(buy={**BUY, "first_delivery_day": 0, "delivery_every_days": 0.2499})]},
+            r"offers\[0\].buy.delivery_every_days .0.2499. must leave at most 400 days",
+        ),
+        (
             {"offers": [offer(reserve={**RESERVE, "start_every_days": 0.2})]},
             r"offers\[0\].reserve.start_every_days .0.2. must leave at most 400 days",
         ),
@@ -521,6 +592,15 @@ def test_fleets_that_make_no_sense_are_refused(fields: dict[str, object], messag
     document = {"horizon_days": 100, "site": "us-iowa", "jobs": JOBS, "offers": [offer(rent=RENT)], **fields}
     with pytest.raises(InputError, match=message):
         parse_record(Fleet, {"name": "fleet", **document})
+
+
+@pytest.mark.parametrize(("first", "every", "num_days"), [(0, 0.25, 400), (50, 0.2, 250), (100, 1, 0)])
+def test_nodes_can_come_on_four_hundred_days_of_the_horizon(
+    first: float, every: float, num_days: int
+) -> None:
+    fleet = fleet_with(offer(buy={**BUY, "first_delivery_day": first, "delivery_every_days": every}))
+    assert fleet.offers[0].buy is not None
+    assert len(fleet.start_days(fleet.offers[0].buy)) == num_days
 
 
 def test_problems_of_a_job_name_the_job() -> None:
@@ -542,6 +622,41 @@ def test_a_job_may_be_the_path_of_a_job_file(tmp_path: Path) -> None:
     assert (found.offers[0].accelerator.id, found.site.region) == ("h100-sxm5-80gb", "us-iowa")
 
 
+def test_what_a_job_weighs_compares_or_may_cost_alone_is_not_asked_in_a_fleet() -> None:
+    alone = {
+        "objectives": ["carbon"],
+        "preference": {"carbon": 2.0},
+        "what_if": {"refresh_from": "a100-sxm4-80gb"},
+        "limits": {"budget_usd": 1e6, "budget_probability": 0.9},
+    }
+    found = alone_in(fleet_with(offer(rent=RENT), jobs=[with_sections(JOBS[0], **alone)]))
+    assert (found.preference, found.what_if, found.limits) == ({}, WhatIf(), Limits())
+
+
+def test_every_number_of_nodes_is_searched_once_up_to_a_million_accelerators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[GpuRange] = []
+    monkeypatch.setattr(ways, "searched_front", lambda part, *_: asked.append(part.offers[0].num_gpus))
+    node = catalog.node("dgx-h100").model_dump(mode="json") | {"id": "own", "num_accelerators": 16}
+    large = alone_in(fleet_with(offer(node=node, rent={**RENT, "max_nodes": 100_000})))
+    assert candidates_of(large, (0, 0), seed=0) == ()
+    assert [(each.min, each.max) for each in asked[:4]] == [(16, 16), (32, 32), (48, 64), (80, 128)]
+    assert all(more.min == fewer.max + 16 for fewer, more in pairwise(asked))
+    assert asked[-1].max == 1_000_000
+
+
+def test_a_job_that_needs_more_nodes_than_there_are_has_no_design() -> None:
+    pipeline = {**SEARCH, "tensor_parallel": [8], "pipeline_parallel": [4]}  # four nodes of eight
+
+    def sizes(max_nodes: int) -> list[int]:
+        rent = offer(rent={**RENT, "max_nodes": max_nodes})
+        alone = alone_in(fleet_with(rent, jobs=[with_sections(JOBS[0], search=pipeline)]))
+        return [one.num_nodes for one in candidates_of(alone, (0, 0), seed=0)]
+
+    assert (sizes(3), sizes(4)) == ([], [4])
+
+
 def notes_on(*offers: Mapping[str, object], **fields: object) -> tuple[str, ...]:
     return notes_of(fleet_with(*offers, **fields), Path())
 
@@ -553,7 +668,7 @@ def test_a_budget_of_a_single_job_is_said_not_to_be_looked_at() -> None:
     assert notes_on(offer(rent=RENT, buy=BUY, reserve=RESERVE)) == ()
 
 
-@pytest.mark.parametrize(("deadline_day", "is_told"), [(110.0, True), (124.9, True), (125.1, False)])
+@pytest.mark.parametrize(("deadline_day", "is_told"), [(110.0, True), (124.9, True), (125.0, False)])
 def test_a_run_that_ends_just_before_its_deadline_is_named(deadline_day: float, is_told: bool) -> None:
     # A hundred days, so that fifteen are little.
     dates = {"start_day": 10.0, "end_day": 110.0, "deadline_day": deadline_day}
@@ -577,6 +692,8 @@ def test_prices_in_another_unit_are_told() -> None:
     assert price.startswith("The price of a node dgx-h100, 31,000 USD, is far from the catalogue's 270,000")
     own = {"name": "own", "num_accelerators": 8}
     assert notes_on(offer(node=own, buy=one_gpu)) == ()
+    reserved = {**RESERVE, "usd_per_gpu_hour": 28.0}
+    assert notes_on(offer(reserve=reserved)) == notes_on(offer(rent=node_hour, reserve=reserved)) == (rent,)
 
 
 def test_offers_that_come_after_the_last_deadline_are_named() -> None:

@@ -33,6 +33,9 @@ def test_spare_nodes_that_save_little_go_first() -> None:
         (((9, 150), (10, 100), (30, 50), (54, 48)), 30),
         # 10 nodes: the smaller run takes 1 % longer with half the node-hours. 20 nodes: 11 % longer with 5/9 of them.
         (((5, 101), (10, 100), (20, 90), (80, 30)), 10),
+        # 20 nodes: the smaller run takes a ninth longer with 5/9 of the node-hours. 100 nodes: the larger run takes 1.2 times
+        # the nodes, and the smaller one a quarter of the node-hours.
+        (((10, 100), (20, 90), (100, 70), (120, 30)), 100),
         # All have the same node-hours. 110 nodes: the smaller run takes a tenth longer, however much the larger one takes.
         (((100, 792), (110, 720), (330, 240), (495, 160), (792, 100)), 110),
     ],
