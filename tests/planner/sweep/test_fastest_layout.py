@@ -46,6 +46,7 @@ def test_no_layout_of_any_size_has_a_shorter_step(job: Job) -> None:
     assert list(found) == list(SIZES)
     for size, run in found.items():
         assert run.plans.num_gpus.tolist() == [size]
+        assert run.is_feasible.all()
         assert run.outcomes.steps.step_time_s[0] == least_step_s(own, size)
 
 
@@ -81,6 +82,13 @@ def test_power_is_not_capped_more_than_it_has_to_be(job: Job) -> None:
     fastest = fastest_layout(alone(job.model_copy(update={"search": caps}), 0))
     assert fastest is not None
     assert fastest.power_cap_fraction.tolist() == [0.8]
+
+
+def test_the_fastest_layout_has_spares_whatever_the_search_tries(job: Job) -> None:
+    bare = job.search.model_copy(update={"with_spares": (False,)})
+    fastest = fastest_layout(alone(job.model_copy(update={"search": bare}), 0))
+    assert fastest is not None
+    assert fastest.num_spare_nodes[0] > 0
 
 
 def test_what_fits_the_hosts_fits_the_accelerators_too(job: Job) -> None:

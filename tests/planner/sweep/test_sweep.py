@@ -14,12 +14,14 @@ import pytest
 from constraints.evaluation import evaluate
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from constraints.layout import is_valid_layout
+from planner import simulate_plan
 from planner.cli.commands import main
 from planner.cli.terminal.output import rendered
 from planner.sweep.grid import Sweep, SweepPoint, load_sweep, run_sweep
 from planner.sweep.table import is_auto, sweep_rows, write_rows
 from planner.sweep.view import NO_LAYOUT, best_by_scheme, empty_points, number, show_sweep
 from simulator import catalog
+from simulator.domain.limits import Limits
 from simulator.domain.plan import CheckpointScheme
 from simulator.errors import InputError
 
@@ -83,6 +85,14 @@ def test_the_automatic_interval_is_none_of_the_job(given: dict[str, object]) -> 
     )
     assert with_one == without
     assert number(with_one[0], "used_interval_s") > number(with_one[1], "used_interval_s")
+
+
+def test_limits_of_the_job_are_not_applied() -> None:
+    fields = {"num_gpus": [16], "checkpoint_schemes": ["async"], "checkpoint_intervals_s": ["auto"]}
+    limited = JOB | {"limits": {"num_gpus": 8, "deadline_days": 1e-3, "budget_usd": 1.0}}
+    without, with_some = (sweep_with(**fields, job=job) for job in (JOB, limited))
+    assert sweep_rows(with_some, points_of(with_some)) == sweep_rows(without, points_of(without))
+    assert [point.job.limits for point in points_of(with_some)] == [Limits()]
 
 
 def schemes_job(**search: object) -> dict[str, object]:
@@ -233,6 +243,8 @@ def test_sizes_that_are_no_whole_nodes_are_refused_with_the_nearest_ones() -> No
     rule = r"num_gpus\[1\] = 20: must be a multiple of a node's 8 accelerators; nearest: 16, 24"
     with pytest.raises(InputError, match=rule):
         points_of(sweep_with(num_gpus=[8, 20]))
+    with pytest.raises(InputError, match=r"num_gpus\[0\] = 4: .*; nearest: 8$"):
+        points_of(sweep_with(num_gpus=[4]))
 
 
 def test_a_size_is_tried_that_is_whole_nodes_of_one_of_several_offers() -> None:
@@ -257,6 +269,34 @@ def test_rows_agree_with_the_simulation_they_come_from() -> None:
         assert number(row, "checkpoint_bytes_per_gpu") == pytest.approx(
             14 * point.job.workload.model.num_parameters / point.result.plans.num_gpus[0]
         )
+
+
+def test_rows_have_the_figures_that_simulate_gives() -> None:
+    sweep = sweep_with(checkpoint_intervals_s=["auto"], checkpoint_schemes=["async"], num_gpus=[16])
+    (point,) = points_of(sweep)
+    (row,) = sweep_rows(sweep, [point])
+    assert point.result is not None
+    plan = point.result.plans.plan(0).model_dump(exclude_unset=True)
+    design = simulate_plan(point.job, plan, with_sensitivities=False).design
+    assert design is not None
+    for name in (
+        "time_to_train_days",
+        "energy_kwh",
+        "cost_usd",
+        "carbon_kgco2e",
+        "mfu_fraction",
+        "num_failures",
+    ):
+        assert number(row, name) == pytest.approx(getattr(design, name), rel=1e-9)
+    spent_s = design.run_seconds
+    away_s = spent_s["restart_s"] + spent_s["replacement_wait_s"] + spent_s["checkpoint_restore_s"]
+    assert number(row, "restart_s") == pytest.approx(away_s, rel=1e-9)
+    assert number(row, "time_to_train_p95_days") > number(row, "time_to_train_days")
+    # A node writes the states of its eight accelerators; meanwhile training goes on, but for their copy to the host.
+    written_s = 8 * number(row, "checkpoint_bytes_per_gpu") / point.job.storage.write_bytes_per_s_per_node
+    assert number(row, "commit_s") == pytest.approx(written_s, rel=1e-9)
+    num_saves = number(row, "wall_time_s") / number(row, "used_interval_s")
+    assert number(row, "checkpoint_stall_s") == pytest.approx(num_saves * number(row, "stall_s"), rel=0.01)
 
 
 def test_the_best_row_of_a_scheme_has_its_largest_goodput() -> None:
@@ -332,6 +372,16 @@ def test_paths_of_a_sweep_start_at_its_file_from_whatever_folder(
     assert [point.job.name for point in run_sweep(found)] == ["job"]
     with pytest.raises(InputError, match=r"job\.json.*\n.*cannot be read"):
         next(run_sweep(found, folder=Path()))
+
+
+@pytest.mark.parametrize("fields", [{"calibration": "own.json"}, {"job": JOB | {"calibration": "own.json"}}])
+def test_calibrations_of_a_sweep_and_of_its_job_lie_in_the_folder_of_the_sweep(
+    fields: dict[str, object], tmp_path: Path
+) -> None:
+    (tmp_path / "own.json").write_text("{}")
+    with pytest.raises(InputError, match="calibration") as caught:
+        next(run_sweep(sweep_with(**fields), folder=tmp_path))
+    assert "No such file" not in str(caught.value)
 
 
 @pytest.fixture
