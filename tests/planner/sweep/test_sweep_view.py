@@ -1,0 +1,82 @@
+"""Does a sweep show the best interval of every scheme, what has no layout, and why? Rows that are made up, and their text."""
+
+from __future__ import annotations
+
+import math
+
+from planner.cli.terminal.output import rendered
+from planner.sweep.grid import Sweep
+from planner.sweep.table import Row
+from planner.sweep.view import show_sweep
+
+SWEEP = Sweep.model_validate(
+    {
+        "name": "sizes",
+        "job": {},
+        "num_gpus": [8, 16, 24, *range(32, 128, 8)],
+        "checkpoint_schemes": ["async", "none", "replica_ft"],
+        "checkpoint_intervals_s": ["auto", 1200, 60],
+    }
+)
+
+
+def row(num_gpus: int, scheme: str, goodput: float, days: float, **others: object) -> Row:
+    figures = {
+        "goodput_fraction": goodput,
+        "time_to_train_days": days,
+        "mfu_fraction": 0.5,
+        "step_time_s": 2.0,
+    }
+    known = {"num_gpus": num_gpus, "checkpoint_scheme": scheme, "used_interval_s": math.inf}
+    return {**known, **figures, "broken_constraint": "", **others}
+
+
+def broken(num_gpus: int, scheme: str, rule: str) -> Row:
+    return {"num_gpus": num_gpus, "checkpoint_scheme": scheme, "broken_constraint": rule}
+
+
+ROWS = [
+    row(8, "async", 0.95, 20.0, used_interval_s=600.0),
+    row(8, "async", 0.95, 20.0, used_interval_s=1200.0),
+    row(8, "async", 0.90, 22.0, used_interval_s=60.0),
+    row(8, "none", 0.5, math.inf, step_time_s=3.0),
+    broken(8, "replica_ft", "live_replica"),
+    # Neither run ends; the one with the better goodput is told.
+    row(16, "async", 0.3, math.inf, used_interval_s=60.0, mfu_fraction=0.4),
+    row(16, "none", 0.2, math.inf),
+    broken(16, "replica_ft", "live_replica"),
+    *(broken(24, scheme, "host_memory") for scheme in ("async", "none", "replica_ft")),
+]
+TABLE = """
+sizes: 6 designs
+
+At every size
+  GPUs  MFU     time        async          none    replica_ft
+  8     50.0 %  20.0 days   95.00    10.0  50.00*  -
+  16    40.0 %  never ends  30.00     1.0  20.00   -
+  24    -       -           -              -       -
+
+  Each cell: the highest goodput over all intervals (%), and its interval (minutes).
+  * on the fastest layout that supports the scheme, which is not the fastest layout overall.
+"""
+EMPTY = " at 32 GPUs, 40 GPUs, 48 GPUs, 56 GPUs, 64 GPUs, 72 GPUs, 80 GPUs, 88 GPUs, 96 GPUs, 104 GPUs, and 2 more;"
+
+
+def shown(sweep: Sweep) -> str:
+    text = rendered(lambda console: show_sweep(sweep, ROWS, console))
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def test_a_sweep_shows_the_best_interval_of_every_scheme_and_why_cells_are_empty() -> None:
+    text = shown(SWEEP)
+    words = " ".join(text.split())
+    assert text.startswith(TABLE.strip())
+    assert "- replica_ft: every layout of the search that fits violates live_replica: " in words
+    assert "- async, none, replica_ft: every layout of the search that fits violates host_memory: " in words
+    assert EMPTY in words
+    assert "With the constants of" not in words
+
+
+def test_ten_sizes_without_a_layout_are_all_named() -> None:
+    text = shown(SWEEP.model_copy(update={"num_gpus": SWEEP.num_gpus[:-2]}))
+    assert " 96 GPUs, 104 GPUs; `capplan recommend`" in " ".join(text.split())
