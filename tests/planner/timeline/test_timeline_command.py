@@ -14,7 +14,7 @@ from planner import load_job, simulate_plan
 from planner.cli import commands as cli
 from planner.cli.terminal.output import WIDTH, rendered
 from planner.input.plan_input import plan_of, read_plan
-from planner.timeline.run import TimelineAnswer, timeline_answer
+from planner.timeline.run import RunSummary, Stop, TimelineAnswer, timeline_answer
 from planner.timeline.run_view import show_run
 from planner.timeline.trace import NETWORK, RUN, SAVES_ROW, STAGES, TRAINING_ROW
 from planner.uncertain.uncertainty import NUM_REPLAYS
@@ -260,8 +260,9 @@ def test_whatever_happens_is_seen_in_the_picture_of_a_run() -> None:
     run = run_timeline(job, plan_of(job, read_plan(BLOOM_PLAN))[0])
     hour_s = 3600.0
     stops_s = [*[3.5 * hour_s] * 9, *[5.5 * hour_s] * 10, 72 * hour_s]
-    saves_s = {7.0 * hour_s: 1.0, 9.0 * hour_s: 1000.0}
-    kinds = [RunEventKind.NODE_FAULT] * len(stops_s) + [RunEventKind.SAVE] * len(saves_s)
+    saves_s = {7.0 * hour_s: 1.0, 9.0 * hour_s: 1000.0, 11.0 * hour_s: 500.0}
+    saves = [RunEventKind.SAVE, RunEventKind.SAVE, RunEventKind.SAVE_AHEAD]
+    kinds = [RunEventKind.NODE_FAULT] * len(stops_s) + saves
     start_s = np.array([*stops_s, *saves_s])
     lasting_s = np.array([*np.zeros(len(stops_s)), *saves_s.values()])
     order, never = np.argsort(start_s), np.zeros(len(kinds), dtype=np.bool_)
@@ -274,12 +275,58 @@ def test_whatever_happens_is_seen_in_the_picture_of_a_run() -> None:
         is_lost=never,
     )
     drawn = replace(run, wall_time_s=72 * hour_s, events=events)
-    summary = timeline_answer(job, plan_of(job, read_plan(BLOOM_PLAN))[0], None, run).run
-    lines = rendered(lambda console: show_run(drawn, summary, console)).splitlines()
+    plan, _ = plan_of(job, read_plan(BLOOM_PLAN))
+    assert timeline_answer(job, plan, None, drawn).run.num_saves == len(saves)
+    summary = timeline_answer(job, plan, None, run).run
+    text = rendered(lambda console: show_run(drawn, summary, console))
+    assert "Each character is 1.00 h;" in text
+    assert "too many saves" not in text
+    lines = text.splitlines()
+    (of_saves,) = (line for line in lines if line.startswith("  saves"))
+    assert of_saves.split()[-2:] == ["0.6", "%"]  # 1,501 s of 72 hours
     rows = {line[:18].strip(): line[18:-10] for line in lines if line.startswith("  ")}
-    assert {place: sign for place, sign in enumerate(rows["saves"]) if sign != " "} == {7: ".", 9: "#"}
+    assert {place: sign for place, sign in enumerate(rows["saves"]) if sign != " "} == {
+        7: ".",
+        9: "#",
+        11: "=",
+    }
     interruptions = {place: sign for place, sign in enumerate(rows["interruptions"]) if sign != " "}
     assert interruptions == {3: "9", 5: "+", len(rows["saves"]) - 1: "1"}
+
+
+def test_what_a_run_spends_most_on_and_its_costliest_stops_are_told() -> None:
+    job = load_job(BLOOM)
+    run = run_timeline(job, plan_of(job, read_plan(BLOOM_PLAN))[0])
+    hours = [
+        (1.0, 4.0),
+        (5.0, 1.0),
+        (0.0, 3.0),
+        (2.0, 2.0),
+        (9.0, 1.0),
+        (2.5, 0.0),
+        (3.0, 3.0),
+        (4.0, 4.0),
+        (2.0, 3.0),
+        (1.0, 9.0),
+    ]
+    stops = tuple(
+        Stop(at_s=86_400.0 * (day + 1.5), kind="node_fault", lost_work_s=3600.0 * lost, away_s=3600.0 * away)
+        for day, (lost, away) in enumerate(hours)
+    )
+    seconds = {"lost_work_s": 1e4, "productive_s": 9e4, "restart_s": 1e-3}
+    summary = RunSummary(
+        replication=0, wall_time_s=1e5, seconds=seconds, num_saves=None, num_lost_saves=None, stops=stops
+    )
+    many = replace(run, has_saves=False)
+    lines = rendered(lambda console: show_run(many, summary, console)).splitlines()
+    assert "  There are too many saves to show; their time counts as training." in lines
+    start = lines.index("Breakdown of the wall time")
+    assert [line.split()[-2:] for line in lines[start + 1 : start + 3]] == [["90.0", "%"], ["10.0", "%"]]
+    assert lines[start + 3] == ""
+    listed = [line.split() for line in lines if line.startswith("  day ")]
+    # The third and the sixth cost the least: three hours and two and a half.
+    assert [float(words[1]) for words in listed] == [1.5, 2.5, 4.5, 5.5, 7.5, 8.5, 9.5, 10.5]
+    assert " ".join(listed[-1]) == "day 10.5 node fault 1.00 h of work lost 9.00 h until training resumes"
 
 
 def test_evaluations_of_a_run_are_slowed_down_as_much_as_its_steps(
