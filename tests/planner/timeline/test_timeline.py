@@ -8,7 +8,9 @@ import os
 import re
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -16,7 +18,10 @@ from planner import load_job, simulate_plan
 from planner.cli import commands as cli
 from planner.input.plan_input import plan_of, read_plan
 from planner.one_design.simulated_design import SimulatedDesign, one_step
+from planner.timeline.stages import summary_of
+from planner.timeline.trace import step_entries
 from planner.timeline.view import show_timeline
+from simulator.step.step_events import ALL, EventKind, StageSeconds, StepEvents, events_of
 from simulator.step.timeline import StepTimeline, step_timeline
 from tests.support import job_with
 
@@ -60,7 +65,91 @@ def trace(folder: Path, job: str = BLOOM, plan: str = BLOOM_PLAN) -> dict[str, l
     return found
 
 
+KINDS_BY_LETTER = {
+    "F": EventKind.FORWARD,
+    "B": EventKind.BACKWARD,
+    ".": EventKind.BUBBLE,
+    "o": EventKind.OPTIMIZER,
+}
+
+
+def made_up(*stages: str) -> StepTimeline:
+    """A step of stages that are written as `F0:2.5 B0:4 .:1`: kind, micro-batch and seconds of one event after another."""
+    events, at = [], 0.0
+    for stage, text in enumerate(stages):
+        at = 0.0
+        for word in text.split():
+            what, _, seconds = word.partition(":")
+            number = int(what[1:]) if what[1:] else ALL
+            kind, end = KINDS_BY_LETTER[what[0]].code, at + float(seconds)
+            events.append(events_of(kind, np.array([stage]), at, end, micro_batch=number))
+            at = end
+    every = StepEvents.concatenate(events)
+    # What is busy, six kinds of communication, waits, and the optimizer.
+    shares = dict(
+        zip(StageSeconds.names(), (0.5, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.25, 0.04), strict=True)
+    )
+    return StepTimeline(
+        num_stages=len(stages),
+        num_chunks_per_stage=1,
+        num_micro_batches=int(every.micro_batch.max()) + 1,
+        step_time_s=at,
+        first_backward_s=0.0,
+        events=every,
+        stages=StageSeconds(**{name: np.full(len(stages), share * at) for name, share in shares.items()}),
+    )
+
+
+MARGINS = 26
+"""Columns of a picture that are not letters."""
+
+
 class TestPicture:
+    def test_each_letter_is_what_takes_most_of_its_time(self) -> None:
+        step = made_up(
+            "F0:2.5 F1:2 F2:2 F3:1.5 .:6 B0:4 B1:4 B2:4 B3:4 o:2",
+            ".:2 F0:2 F1:2 F2:2 F3:2 B0:4 B1:4 B2:4 B3:4 .:4 o:2",
+        )
+        # The half of a second that is as long as that before it is the later one's.
+        title, heading, first, second, *legend = picture(step, MARGINS + 32)[1:]
+        assert title == "One step by stage: 2 stages, 4 micro-batches, 32.0 s"
+        assert heading == "  stage 0                         32.0 s  busy  comm  wait"
+        assert first == "  0     FFffFFff......BBBBbbbbBBBBbbbboo  50 %  21 %  25 %"
+        assert second == "  1     ..FFffFFffBBBBbbbbBBBBbbbb....oo  50 %  21 %  25 %"
+        assert "Each letter is 1.00 s and shows" in " ".join(legend)
+
+    @pytest.mark.parametrize(("forward_s", "is_told"), [(1.0, True), (0.9, False)])
+    def test_micro_batches_are_told_apart_where_a_forward_has_a_letter(
+        self, forward_s: float, *, is_told: bool
+    ) -> None:
+        forwards = " ".join(f"F{number}:{forward_s}" for number in range(4))
+        rest_s = 20.0 - 4 * forward_s
+        step = made_up(f"{forwards} .:{rest_s} B0:4 B1:3 B2:1 B3:2")
+        assert ("alternate micro-batches" in " ".join(picture(step, MARGINS + 30))) is is_told
+
+    @pytest.mark.parametrize(
+        ("scale", "columns", "heading", "middle"),
+        [
+            (
+                1,
+                31,
+                "0     12.0 s     24.0 s  38.0 s",
+                "12.0 s in the middle (31.6 % of the step) are omitted",
+            ),
+            # No room for both ends: they would touch.
+            (10, 35, "0     2.00 min             6.33 min", "2.00 min in the middle (31.6 % of the step)"),
+        ],
+    )
+    def test_of_a_long_step_as_much_is_shown_as_until_all_stages_are_at_work(
+        self, scale: int, columns: int, heading: str, middle: str
+    ) -> None:
+        passes = [f"F{number}:{2 * scale} B{number}:{4 * scale}" for number in range(6)]
+        lines = picture(made_up(f"{' '.join(passes)} o:{2 * scale}"), MARGINS + columns)
+        assert lines[2] == f"  stage {heading}  busy  comm  wait"
+        if scale == 1:
+            assert lines[3] == "  0     FFBBBBffbbbb ... FFBBBBffbbbboo  50 %  21 %  25 %"
+        assert middle in " ".join(lines)
+
     def test_a_short_step_is_shown_as_a_whole_with_its_triangle_of_waiting(self) -> None:
         rows = rows_of(picture(step_of(LARGE, FEW)))
         assert len(rows) == 4
@@ -133,6 +222,10 @@ class TestPicture:
 
 
 class TestAnswer:
+    def test_the_cool_down_begins_with_the_end_of_the_last_forward_of_the_first_stage(self) -> None:
+        step = made_up("F0:2 F1:2 .:4 B0:4 B1:4 o:2", ".:2 F0:2 F1:3 B0:4 B1:4 .:1 o:2")
+        assert summary_of(step).cool_down_s == 18.0 - 4.0
+
     def test_the_json_has_a_summary_whose_parts_sum_to_the_step(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -202,6 +295,14 @@ class TestFile:
             assert sum(event["name"] == name for event in events) == 12 * 128
         optimizers = [event for event in events if event["name"] == "optimizer"]
         assert [event["tid"] for event in optimizers] == list(range(12))
+
+    def test_only_what_concerns_one_micro_batch_names_it(self) -> None:
+        entries = [entry for entry in step_entries(step_of(LARGE, FEW)) if entry["ph"] in ("X", "b")]
+        named = {
+            str(entry["name"]) for entry in entries if "micro_batch" in cast(dict[str, int], entry["args"])
+        }
+        assert named == {"forward", "backward", "send"}
+        assert all(entry["args"] == {} for entry in entries if entry["name"] == "optimizer")
 
     def test_sends_that_overlap_are_asynchronous_pairs(self, tmp_path: Path) -> None:
         events = trace(tmp_path, LLAMA, INTERLEAVED)["traceEvents"]

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from planner.cli.terminal.output import WIDTH, rendered
 from planner.input.plan_input import plan_of, read_plan
 from planner.timeline.run import RunSummary, Stop, TimelineAnswer, timeline_answer
 from planner.timeline.run_view import show_run
-from planner.timeline.trace import NETWORK, RUN, SAVES_ROW, STAGES, TRAINING_ROW
+from planner.timeline.trace import NETWORK, RUN, SAVES_ROW, STAGES, TRAINING_ROW, run_entries
 from planner.uncertain.uncertainty import NUM_REPLAYS
 from simulator.run_timeline import RunEventKind, RunEvents, run_timeline
 
@@ -249,6 +250,15 @@ def test_saves_that_an_interruption_cut_off_are_counted_apart() -> None:
     is_lost = np.isin(np.arange(len(run.events.kind)), begun[[3, 5]])
     cut_off = replace(run, events=replace(run.events, is_lost=is_lost))
     told = timeline_answer(job, plan, None, cut_off).run
+    entries_of_saves = [entry for entry in run_entries(cut_off) if entry["ph"] == "b"]
+    arguments = [cast(dict[str, object], entry["args"]) for entry in entries_of_saves]
+    assert [number for number, each in enumerate(arguments) if each["is_lost"]] == [3, 5]
+    assert [each["work_s"] for each in arguments] == run.events.value_s[begun].tolist()
+    of_stops = [
+        cast(dict[str, object], entry["args"]) for entry in run_entries(cut_off) if entry["ph"] == "i"
+    ]
+    assert [each["lost_work_s"] for each in of_stops] == [stop.lost_work_s for stop in told.stops]
+    assert any(stop.lost_work_s > 0.0 for stop in told.stops)
     assert (told.num_lost_saves, told.num_saves) == (2, sum(run.events.kind == RunEventKind.SAVE.code))
     many = timeline_answer(job, plan, None, replace(cut_off, has_saves=False)).run
     assert (many.num_lost_saves, many.num_saves) == (None, None)
