@@ -15,7 +15,7 @@ from simulator.deep.networks.network_file import KINDS
 from simulator.deep.networks.routing import Router
 from simulator.deep.networks.slow_links import LinkNames, shares_left, slowed
 from simulator.deep.networks.topologies import cluster, ring, switch
-from simulator.deep.networks.topology import Topology
+from simulator.deep.networks.topology import Topology, TopologyBuilder
 from simulator.errors import InputError
 from simulator.units import GIGA
 from tests.planner.trace_answers import answered
@@ -437,6 +437,13 @@ class TestSlowLinks:
             "gpu 3 -> gpu 0",
         }
         assert len(LinkNames(switch(4, 1.0, 0.0)).links_of("switch:0")) == 8
+
+    def test_what_leads_outward_leads_to_no_neighbour_of_the_same_kind(self) -> None:
+        builder = TopologyBuilder("ring with a switch")
+        ranks = builder.add_ranks(3)
+        builder.connect(ranks, np.roll(ranks, -1), 1.0, 0.0)
+        builder.connect(ranks, builder.add("switch"), 1.0, 0.0)
+        assert names_of(builder.build(), "gpu:0") == {"gpu 0 -> switch 0", "switch 0 -> gpu 0"}
 
     def test_one_direction_is_one_link(self) -> None:
         assert names_of(NODES, "card:0>leaf:0") == {"card 0 -> leaf 0"}

@@ -88,6 +88,16 @@ def test_a_port_goes_to_the_oldest_wish_whose_other_end_has_one() -> None:
     assert played.start_s[2] == two_s + SET_UP + MESSAGE + SET_UP
 
 
+@pytest.mark.parametrize("waiting", [[(0, 2), (1, 2)], [(1, 2), (0, 2)]])
+def test_of_wishes_at_the_two_ends_of_an_idle_circuit_the_older_one_is_served_first(
+    waiting: list[tuple[int, int]],
+) -> None:
+    # Both need the only port of 2.
+    played = at_once(photons(3), [(0, 1), *waiting], [500.0, 100.0, 100.0])
+    first_s = SET_UP + LATENCY + 5.0
+    assert played.end_s.tolist() == [first_s + turn * (SET_UP + MESSAGE) for turn in range(3)]
+
+
 def test_a_ring_with_two_ports_is_set_up_once() -> None:
     topology = photons(8, num_ports=2)
     router, graph = Router(topology), TaskGraphBuilder()
@@ -118,6 +128,18 @@ def test_only_chosen_links_need_circuits() -> None:
     topology = circuit_switched(every, num_ports=[1, 1, 1], set_up_s=SET_UP, links=to_two)
     played = at_once(topology, [(0, 1), (0, 2)], [100.0, 100.0])
     assert played.end_s.tolist() == [MESSAGE, SET_UP + MESSAGE]
+
+
+def test_where_no_link_needs_a_circuit_nothing_waits_for_one() -> None:
+    every = fully_connected(3, BANDWIDTH, LATENCY)
+    topology = circuit_switched(every, num_ports=4_096, set_up_s=SET_UP, links=[])
+    played = at_once(topology, [(0, 1), (0, 2)], [100.0, 100.0])
+    assert played.end_s.tolist() == [MESSAGE, MESSAGE]
+    assert played.circuit_use is None
+
+
+def test_vertices_have_as_many_ports_as_the_most() -> None:
+    assert photons(2, num_ports=4_096).num_vertices == 2
 
 
 def test_waits_for_circuits_are_told_apart_from_traffic() -> None:
@@ -160,7 +182,13 @@ def test_a_message_that_needs_two_circuits_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("num_ports", "set_up_s", "rule"),
-    [(0, 1.0, "between 1 and 4,096"), (1, -1.0, "must be 0 or above"), (1, np.nan, "must be 0 or above")],
+    [
+        (0, 1.0, "num_ports = 0: must be between 1 and 4,096"),
+        (4_097, 1.0, "num_ports = 4097: must be between 1 and 4,096"),
+        (1, -1.0, "must be 0 or above"),
+        (1, np.inf, "must be 0 or above, and finite"),
+        (1, np.nan, "must be 0 or above"),
+    ],
 )
 def test_impossible_circuits_are_refused(num_ports: int, set_up_s: float, rule: str) -> None:
     with pytest.raises(InputError, match=rule):
