@@ -415,16 +415,24 @@ def test_axes_have_round_numbers_in_the_unit_that_is_shown() -> None:
         (0.0, 900.0, "days", ["0", "1 year", "2 years"]),
         (0.0, 150.0, "s", ["0", "1 min", "2 min"]),
         (0.0, 1.6, "s", ["0", "500 ms", "1 s", "1.5 s"]),
+        (0.0, 2.0, "days", ["0", "0.5 days", "1 day", "1.5 days", "2 days"]),
     )
     for low, high, quantity, shown in times:
         assert [tick_text(value, quantity, high) for value in ticks(low, high, quantity)] == shown
     assert ticks(3.0, 3.0, "usd") == [3.0]
+    assert ticks(0.0, 0.1 + 0.2, "fraction", 3) == pytest.approx([0.0, 0.1, 0.2, 0.3])
+    assert ticks(0.1 + 0.2, 0.9, "fraction", 6) == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+    assert [text(change, "change") for change in (0.0, 0.05, -0.05)] == ["0 %", "+5 %", "-5 %"]
     assert log_ticks(1.0, 100.0) == [1.0, 10.0, 100.0]
+    assert log_ticks(1.0005, 99.95) == [1.0, 10.0, 100.0]
+    assert log_ticks(9.5, 12.2) == [10.0, 12.0]
     assert log_ticks(2.0, 9.0) == [2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0]
     assert log_ticks(3.24, 3.66) == pytest.approx([3.4, 3.6])
     assert log_ticks(32_180.0, 34_800.0) == [33_000.0, 34_000.0]
     assert log_ticks(1.685e6, 2.456e6) == [1.8e6, 2.0e6, 2.2e6, 2.4e6]
     assert size_ticks(60.0, 550.0) == [64.0, 128.0, 256.0, 512.0]
+    assert size_ticks(1.0, 4096.0) == [1.0, 8.0, 64.0, 512.0, 4096.0]
+    assert size_ticks(2.1, 3.9) == [3.0]
     assert size_ticks(90.0, 130.0) == [90.0, 100.0, 110.0, 120.0, 130.0]
     assert text(None, "days") == "never ends"
 
