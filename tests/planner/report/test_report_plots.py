@@ -63,25 +63,28 @@ def texts(axes: Axes) -> list[str]:
 
 
 def test_parts_of_a_bar_follow_each_other_from_its_top_row_on() -> None:
+    values = {"one": (30.0, 20.0, 10.0), "other": (25.0, 15.0, 5.0)}
     bars = tuple(
-        Bar(label=name, parts=(Part(label="large", value=large), Part(label="small", value=small)))
-        for name, large, small in (("one", 30.0, 20.0), ("other", 25.0, 15.0))
+        Bar(label=name, parts=tuple(Part(label=f"part {row}", value=value) for row, value in enumerate(each)))
+        for name, each in values.items()
     )
     axes = axes_of(BarsFigure(name="cost", title="", note="", quantity="usd", bars=bars))
     assert boxes(axes, COLOURS[0]) == [(0.0, 30.0), (0.0, 25.0)]
     assert boxes(axes, COLOURS[1]) == [(30.0, 50.0), (25.0, 40.0)]
+    assert boxes(axes, COLOURS[2]) == [(50.0, 60.0), (40.0, 45.0)]
     assert axes.yaxis_inverted()
 
 
 @pytest.mark.parametrize("marks", [(), (Mark(value=120.0, label="a100"),)])
 def test_bars_of_a_tornado_reach_from_the_middle_to_either_end(marks: tuple[Mark, ...]) -> None:
     price = Range(label="rent", low_text="1", high_text="3", at_low=80.0, at_high=130.0, marks=marks)
+    free = Range(label="grid", low_text="0", high_text="1", at_low=0.0, at_high=105.0)
     endless = Range(label="failures", low_text="1", high_text="9", at_low=None, at_high=110.0)
     axes = axes_of(
-        RangesFigure(name="x", title="", note="", quantity="usd", mid=100.0, ranges=(price, endless))
+        RangesFigure(name="x", title="", note="", quantity="usd", mid=100.0, ranges=(price, free, endless))
     )
-    assert [sorted(box) for box in boxes(axes, LOW)] == [[80.0, 100.0]]
-    assert boxes(axes, HIGH) == [(100.0, 130.0), (100.0, 110.0)]
+    assert [sorted(box) for box in boxes(axes, LOW)] == [[80.0, 100.0], [0.0, 100.0]]
+    assert boxes(axes, HIGH) == [(100.0, 130.0), (100.0, 105.0), (100.0, 110.0)]
     upright = [data_of(line)[0] for line in axes.lines if data_of(line)[0]]
     assert upright == [[mark.value] * 2 for mark in marks] + [[100.0, 100.0]]
     assert ("recommendation changes" in texts(axes)) == bool(marks)
