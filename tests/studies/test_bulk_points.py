@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 ODD_NUMBERS = [0.1, -0.0, math.nan, math.inf, -math.inf, 1e308, 5e-324]
 POINTS = [
+    Point("num_front", 1.0, 1_790_000_000_009, 1),
     *(Point("odd", number, 1_790_000_000_000 + step, step) for step, number in enumerate(ODD_NUMBERS)),
     *(Point("hypervolume", 0.1 * step, 1_790_000_000_000, step) for step in range(5)),
     Point("hypervolume", 0.9, 1_790_000_000_000, 2),  # behind later ones
     Point("cost_usd", 2.0, 1_790_000_000_000, 7),
     Point("cost_usd", 1.0, 1_790_000_000_001, 7),  # later, in the same step
+    Point("num_front", 2.0, 1_790_000_000_000, 2),  # after the clock was set back
 ]
 
 
@@ -80,7 +82,7 @@ def test_points_that_are_sent_again_or_in_another_order_change_nothing(
     client: MlflowClient, by_mlflow: tuple[str, str]
 ) -> None:
     run_id = new_run(client)
-    for points in (POINTS[5:], POINTS[::-1], POINTS):
+    for points in (POINTS[:3], POINTS[5:], POINTS[::-1], POINTS):
         write(client, run_id, points)
     assert shown(client, run_id) == by_mlflow
 
