@@ -32,6 +32,7 @@ from planner.report.spread import spreads
 from planner.report.units import text
 from planner.sweep.grid import Sweep, run_sweep
 from planner.text import human
+from planner.uncertain.sensitivity import LEAST_SHOWN_FRACTION
 from planner.uncertain.uncertainty import accuracy_of
 from simulator.accuracy.published_runs import Accuracy
 from simulator.domain.job import Job, Objective
@@ -130,6 +131,54 @@ def test_the_texts_below_a_tornado_stand_apart(low: float, high: float) -> None:
         texts = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
     assert len(texts) >= 2
     assert all(left.x1 < right.x0 for left, right in pairwise(texts))
+
+
+def test_a_tornado_of_cost_begins_with_the_rent_that_all_of_it_is() -> None:
+    cost = figure("drivers-cost")
+    assert isinstance(cost, RangesFigure)
+    rent = cost.ranges[0]
+    assert (rent.label, rent.low_text, rent.high_text) == ("rent", "2 USD/GPU-hour", "7 USD/GPU-hour")
+    # At 2.6 USD in the middle.
+    ends = (cost.mid * 2.0 / 2.6, cost.mid * 7.0 / 2.6)
+    assert (rent.at_low, rent.at_high) == pytest.approx(ends)
+    shown = f"{text(ends[0], 'usd')} to {text(ends[1], 'usd')}"
+    assert cost.title == f"Cost depends most on rent: {shown}"
+    for each in cost.ranges:
+        assert each.at_low is not None
+        assert each.at_high is not None
+        assert abs(each.at_high - each.at_low) >= LEAST_SHOWN_FRACTION * cost.mid
+
+
+@pytest.mark.parametrize(
+    ("objectives", "fields"),
+    [
+        (("carbon", "time_to_train"), ("carbon_kgco2e", "time_to_train_days")),
+        (("cost", "deadline_risk"), ("cost_usd", "time_to_train_days")),
+        (("deadline_risk",), ("time_to_train_days", "cost_usd")),
+    ],
+)
+def test_the_axes_of_the_front_are_the_first_objectives_then_time_and_cost(
+    objectives: tuple[str, ...], fields: tuple[str, str]
+) -> None:
+    answer = drawn().report.answer.model_copy(update={"objectives": objectives})
+    shown = front_figure(answer, drawn().report.errors)
+    assert (shown.x_field, shown.y_field) == fields
+    assert [(point.x, point.y) for point in shown.points] == [
+        tuple(getattr(design, field) for field in fields) for design in answer.front
+    ]
+
+
+def test_a_recommended_design_is_that_and_no_tie_and_has_the_error_of_its_own_accelerator() -> None:
+    report = drawn().report
+    answer, best = report.answer, best_of(report)
+    assert answer.uncertainty is not None
+    uncertainty = answer.uncertainty.model_copy(update={"tied_designs": (best.design_id,)})
+    tied = answer.model_copy(update={"uncertainty": uncertainty})
+    roles = {point.design_id: point.role for point in front_figure(tied, report.errors).points}
+    assert roles[best.design_id] == "recommended"
+    for design in answer.front:
+        known = accuracy_of_best(report.job, design).mean_absolute_error_fraction
+        assert report.errors[design.design_id] == known > 0.0
 
 
 def test_a_result_that_has_no_end_reaches_the_edge_of_its_tornado() -> None:
