@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,26 @@ def test_designs_that_are_sent_later_keep_their_rank_among_all(
     assert len(told) == len(designs) - len(on_front)
     assert "2" in told
     assert "1" not in told
+
+
+def test_designs_that_break_a_limit_or_never_end_have_no_rank(job: Job, designs: Evaluation) -> None:
+    bounded = job.model_copy(update={"limits": Limits(budget_usd=float(np.median(designs.scores.cost_usd)))})
+    found = evaluate(bounded, designs.plans)
+    best = int(np.flatnonzero(found.is_feasible)[np.argmin(found.scores.time_to_train_s[found.is_feasible])])
+    time_s = found.scores.time_to_train_s.copy()
+    time_s[best] = np.inf
+    endless = replace(found, scores=replace(found.scores, time_to_train_s=time_s))
+    assert ranks(bounded, found)[best] == "1"
+    none = [row for row, rank in enumerate(ranks(bounded, endless)) if rank == "none"]
+    assert none == sorted([*np.flatnonzero(~found.is_feasible).tolist(), best])
+    assert len(none) > 1
+
+
+def test_runs_say_which_design_is_recommended_and_which_are_tied(job: Job, designs: Evaluation) -> None:
+    marks = Marks(front=frozenset({0, 1, 2}), recommended=1, tied=frozenset({2}))
+    tags = design_runs(job, designs, np.arange(len(designs)), marks, ["2"] * len(designs)).tags
+    for name, rows in (("front", [0, 1, 2]), ("recommended", [1]), ("tied", [2])):
+        assert [row for row, text in enumerate(tags[name]) if text == "1"] == rows
 
 
 def test_designs_that_equal_one_of_the_front_are_near_it() -> None:
