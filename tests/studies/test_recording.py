@@ -84,10 +84,20 @@ def test_designs_that_are_sent_later_keep_their_rank_among_all(
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_run(tracker.run_id).info.experiment_id
     of_study = f"tags.mlflow.parentRunId = '{tracker.run_id}'"
-    told = [run.data.tags["rank"] for run in client.search_runs([experiment], of_study, max_results=5000)]
-    assert len(told) == len(designs) - len(on_front)
-    assert "2" in told
-    assert "1" not in told
+    runs = client.search_runs([experiment], of_study, max_results=5000)
+    told = {run.info.run_name: run.data.tags["rank"] for run in runs}
+    every = {run_name(row, study_label(job)): rank for row, rank in enumerate(ranks(job, designs))}
+    assert told == {
+        name: "near" if rank == "1" else rank for name, rank in every.items() if name not in on_front
+    }
+    assert "2" in told.values()
+
+
+def test_a_study_that_has_evaluated_nothing_says_so(job: Job, uri: str) -> None:
+    with StudyTracker.open(experiment="capplan", run_name="none", tracking_uri=uri) as tracker:
+        Recording(job, Archive(job), None, tracker).finish(Ending(status="FINISHED", metrics={}), [])
+    metrics = MlflowClient(tracking_uri=uri).get_run(tracker.run_id).data.metrics
+    assert metrics == dict.fromkeys(("num_evaluated", "num_feasible", "num_front", "num_not_dominated"), 0.0)
 
 
 def test_designs_that_break_a_limit_or_never_end_have_no_rank(job: Job, designs: Evaluation) -> None:
@@ -134,6 +144,17 @@ def test_above_the_stated_number_the_front_has_runs_and_the_table_everything(
     record, archive, _ = record_all(job, designs, tmp_path, uri)
     assert record.num_design_runs == len(archive.ids) < len(designs)
     assert len(read_designs(tmp_path / "designs.parquet")["design_id"]) == len(designs)
+
+
+def test_up_to_the_stated_number_every_design_has_a_run_and_every_batch_is_a_point_of_the_curves(
+    job: Job, designs: Evaluation, tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MAX_DESIGN_RUNS", len(designs))
+    record, _, tracker = record_all(job, designs, tmp_path, uri)
+    assert record.num_design_runs == len(designs)
+    curve = MlflowClient(tracking_uri=uri).get_metric_history(tracker.run_id, "num_evaluated")
+    so_far = [*range(100, len(designs), 100), len(designs)]
+    assert sorted({(point.step, point.value) for point in curve}) == list(enumerate(so_far))
 
 
 def test_a_store_that_fails_in_the_middle_costs_no_design(
