@@ -48,6 +48,8 @@ def told(uri: str) -> str:
         (200, "something else than a server of MLflow answers there: check the address"),
         (404, "something else than a server of MLflow answers there (HTTP 404): check the address"),
         (401, "it lets nobody in without the right password (HTTP 401): set MLFLOW_TRACKING_USERNAME"),
+        (403, "it lets nobody in without the right password (HTTP 403): set MLFLOW_TRACKING_USERNAME"),
+        (500, "it answers with an error of its own (HTTP 500): look into its log"),
         (503, "it answers with an error of its own (HTTP 503): look into its log"),
     ],
 )

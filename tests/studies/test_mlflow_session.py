@@ -23,7 +23,14 @@ from sqlalchemy.exc import OperationalError
 
 from simulator.errors import StudyError, TrackingError
 from studies.tracking import mlflow_session
-from studies.tracking.mlflow_session import check_key, check_usable, make_file, mlflow_at, without_password
+from studies.tracking.mlflow_session import (
+    MAX_REASON_CHARACTERS,
+    check_key,
+    check_usable,
+    make_file,
+    mlflow_at,
+    without_password,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -255,6 +262,14 @@ def test_the_statement_that_failed_is_not_told() -> None:
         mlflow_at("x"),
     ):
         raise OperationalError("INSERT INTO runs", {"id": 1}, sqlite3.OperationalError("disk is full"))
+
+
+def test_of_a_long_reason_the_beginning_is_told() -> None:
+    with pytest.raises(TrackingError) as caught, mlflow_at("x"):
+        raise ImportError("first of all " + "word " * 1000)
+    told = str(caught.value)
+    assert told.startswith("MLflow store x: first of all word")
+    assert len(told) == len("MLflow store x: ") + MAX_REASON_CHARACTERS
 
 
 def test_a_full_disk_is_told_in_the_words_of_the_system(

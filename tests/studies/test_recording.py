@@ -93,6 +93,19 @@ def test_designs_that_are_sent_later_keep_their_rank_among_all(
     assert "2" in told.values()
 
 
+def test_the_curve_of_speed_is_in_designs_a_second_since_the_study_began(
+    job: Job, designs: Evaluation, uri: str
+) -> None:
+    now_s = [1_790_000_000.0]
+    with StudyTracker.open(
+        experiment="capplan", run_name="quick", tracking_uri=uri, clock=lambda: now_s[0]
+    ) as tracker:
+        record = Recording(job, Archive(job), None, tracker)
+        now_s[0] += 4.0
+        record.record(designs.take(slice(0, 100)), "test")
+    assert MlflowClient(tracking_uri=uri).get_run(tracker.run_id).data.metrics["designs_per_s"] == 25.0
+
+
 def test_a_study_that_has_evaluated_nothing_says_so(job: Job, uri: str) -> None:
     with StudyTracker.open(experiment="capplan", run_name="none", tracking_uri=uri) as tracker:
         Recording(job, Archive(job), None, tracker).finish(Ending(status="FINISHED", metrics={}), [])

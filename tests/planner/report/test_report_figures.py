@@ -99,6 +99,37 @@ def test_a_limit_is_drawn_up_to_half_a_picture_beyond_it(
     assert (label in finish.note) is not is_drawn
 
 
+@pytest.mark.parametrize(
+    ("half", "late", "told"),
+    [
+        (0.2, 0.4, "95 % of runs end by 2 January 2026."),
+        (1.0, 3.0, "half of the runs end by 3 January 2026 and 95 % by 5 January 2026."),
+    ],
+)
+def test_percentiles_are_told_as_dates_and_marked(
+    half: float, late: float, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, _ = spreads_of(monkeypatch, np.linspace(0.1, 3.5, 400), p5=0.15, p50=half, p95=late)
+    start = "If started on 2 January 2026, the date of this answer,"
+    assert f"{start} {told}" in finish.note
+    assert finish.note.endswith("Not drawn: the largest is 3.50 days.")
+    assert finish.title == f"95 % of runs end within {text(late, 'days')}"
+    assert [(mark.value, mark.label.partition(":")[0]) for mark in finish.marks] == [
+        *((0.15, "5 %"), (half, "median"), (late, "95 %"))
+    ]
+
+
+def test_the_spread_of_the_cost_names_what_prices_alone_change() -> None:
+    answer, cost = drawn().report.answer, figure("cost-spread")
+    assert isinstance(cost, HistogramFigure)
+    assert answer.uncertainty is not None
+    assert cost.title == f"95 % of runs cost at most {text(answer.uncertainty.cost_usd.p95, 'usd')}"
+    best = best_of(drawn().report)
+    low, high = (text(usd, "usd") for usd in (best.cost_low_usd, best.cost_high_usd))
+    assert low != high
+    assert f"the price range of the hardware alone moves the cost from {low} to {high}." in cost.note
+
+
 def test_a_run_of_centuries_has_no_date(monkeypatch: pytest.MonkeyPatch) -> None:
     days = np.linspace(1.0, 2.0, 400)
     for last, is_dated in ((36_000.0, True), (5e6, False)):
