@@ -50,6 +50,14 @@ def test_a_rival_of_one_objective_loses_nothing() -> None:
     assert told == "The lowest time to train is 24.0 days (-20.0 %) with the same accelerators."
 
 
+def test_the_headroom_is_what_is_left_of_each_limit() -> None:
+    job = job_with(H100_RENTED, limits={"budget_usd": 2e6}, objectives=["cost"])
+    front = evaluate(job, plans_with({"num_gpus": 16}))
+    scores = replace(front.scores, cost_usd=np.array([0.5e6]))
+    told = why_chosen(job, replace(front, scores=scores), 0, OfferTally.of(job, front))[-1]
+    assert told == "Headroom: 75 % of the budget."
+
+
 def test_a_rule_has_the_limit_and_the_share_of_runs_that_must_keep_it() -> None:
     job = job_with(H100_RENTED, limits={"deadline_days": 45, "budget_usd": 2.1e6, "budget_probability": 0.95})
     assert rule_text(job, "deadline_days") == "time to train above deadline_days = 45"
@@ -103,6 +111,16 @@ class TestAcceleratorsThatNoDesignOfTheFrontHas:
         assert self.told([30.0], [1.2e6]) == (
             "; the only one that meets all limits has time to train 30.0 days (+50.0 %), cost $1.20 M (+20.0 %)."
         )
+
+    def test_the_lowest_of_several_offers_is_told(self) -> None:
+        job = job_with(H100_RENTED, A100_RENTED, A100_RENTED, objectives=["time_to_train", "cost"])
+        fits = {"num_gpus": 16, "zero_stage": 3}
+        found = evaluate(job, plans_with(*({**fits, "offer": offer} for offer in range(3))))
+        days, usd = np.array([20.0, 30.0, 25.0]) * DAY, np.array([1e6, 1.2e6, 1.5e6])
+        found = replace(found, scores=replace(found.scores, time_to_train_s=days, cost_usd=usd))
+        said = why_chosen(job, found.take(np.array([0])), 0, OfferTally.of(job, found))
+        (told,) = (line for line in said if "No design on the front has" in line)
+        assert told.endswith("all limits: time to train 25.0 days (+25.0 %), cost $1.20 M (+20.0 %).")
 
     def test_limits_that_keep_them_out_are_told_with_how_many_designs_violate_each(self) -> None:
         assert self.told([15.0, 16.0], [1.7e6, 1.8e6]) == (

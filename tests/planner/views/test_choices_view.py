@@ -48,6 +48,12 @@ def test_values_are_told_with_their_changes_the_fastest_first() -> None:
     assert rows_of(slow, fast) == [("ZeRO stage", str(design().plan.zero_stage), "1: +0.4 %, 3: +12.1 %")]
 
 
+def test_an_objective_without_an_end_is_not_what_changes_most() -> None:
+    values = {"energy": None, "cost": 0.9e6}
+    slow = choice("zero_stage", 3, 0.5).model_copy(update={"objective_values": values})
+    assert told(slow) == "3: +50.0 % (-10.0 % cost)"
+
+
 def test_each_choice_has_a_row_with_its_own_value() -> None:
     rows = rows_of(choice("shard_ranks", 8, 0.1), choice("precision", "fp8", 0.2))
     assert [row[:2] for row in rows] == [("sharded over", "all"), ("number format", "bf16")]
