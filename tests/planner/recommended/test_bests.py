@@ -16,6 +16,7 @@ from planner import Recommendation
 from planner.notes.reasons import why_chosen
 from planner.recommended.bests import bests_of
 from planner.recommended.comparisons import Best, Driver
+from planner.text import human
 from planner.uncertain.input_uncertainty import input_uncertainty_of
 from planner.uncertain.sensitivity import front_tornado
 from planner.views.bests_view import driver_text, paragraph
@@ -176,6 +177,22 @@ class TestWords:
         assert told.startswith(
             "Of 2 pairs of neighbours on the front by cost, 1 keeps its order in at least 90.0 %"
         )
+        assert told.endswith(f"; the least certain pair does in {human.percent(min(shares.values()))}.")
+        just_sure, unsure = (
+            pair.model_copy(update={"holds_fraction": share})
+            for pair, share in zip(sure.neighbours, (0.9, 0.5), strict=True)
+        )
+        at_the_limit = sure.model_copy(update={"neighbours": (just_sure, unsure)})
+        assert any("1 keeps its order in at least 90.0 %" in each for each in survivals(at_the_limit, ""))
+
+    def test_inputs_that_move_nothing_are_not_told_to_move_a_figure_most(self) -> None:
+        job = job_with(H100_RENTED, objectives=["cost"])
+        front = evaluate(job, plans_with({"num_gpus": 32, "zero_stage": 3}))
+        sure = input_uncertainty_of(job, front, np.array([10]), 0, seed=1)
+        assert any(drivers for _, _, drivers in intervals(sure))
+        still = tuple(bar.model_copy(update={"at_high": bar.at_low}) for bar in sure.tornado)
+        fixed = sure.model_copy(update={"tornado": still})
+        assert {drivers for _, _, drivers in intervals(fixed)} == {""}
 
     def test_the_offer_that_is_taken_is_named_where_another_has_the_same_accelerator(self) -> None:
         spot = {**H100_RENTED, "rent_usd_per_gpu_hour": 1.25, "interruptions_per_1000_node_days": 40}
