@@ -16,6 +16,7 @@ from planner.notes.reasons import why_chosen
 from planner.recommended.bests import bests_of
 from planner.recommended.designs import designs_of
 from planner.recommended.recommendation import Design
+from planner.text import human
 from planner.text.objective_words import amount
 from planner.uncertain.input_uncertainty import input_uncertainty_of
 from planner.views.front_view import show_designs
@@ -82,6 +83,7 @@ def test_designs_of_an_answer_hold_what_was_made_small_and_rows_show_it() -> Non
         text = shown(designs, width)
         assert heading in text
         assert f"${front.scores.cost_p95_usd[0] / 1e3:.2f} k" in text
+        assert human.days(front.scores.time_to_train_p95_s[0] / 86_400.0) in " ".join(text.split())
 
 
 def test_equal_risks_are_ties_and_nobody_leads_in_them() -> None:
