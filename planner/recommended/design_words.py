@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from planner.recommended.comparisons import DrawnFigure, InputUncertainty
 from planner.recommended.recommendation import Design, Recommendation, Spread, Uncertainty
 from planner.text import human
 from simulator.domain.job import Job
@@ -112,8 +113,17 @@ def configuration(design: Design) -> Iterator[tuple[str, str]]:
         yield "power cap", f"{human.percent(plan.power_cap_fraction)} of the accelerators' limit"
 
 
-def figures(design: Design, uncertainty: Uncertainty | None, scope: str) -> Iterator[tuple[str, str, str]]:
-    """Yields the results of a design, as name, figure and spread; `scope` says what the carbon figure includes."""
+def figures(
+    design: Design, uncertainty: Uncertainty | None, scope: str, drawn: InputUncertainty | None = None
+) -> Iterator[tuple[str, str, str]]:
+    """Yields the results of a design, as name, figure and spread.
+
+    Args:
+        design: the design.
+        uncertainty: what failures and stragglers do to it, where that is known.
+        scope: what the carbon figure includes.
+        drawn: what all uncertain inputs do to it, where that is known.
+    """
     time_note, cost_note = "", ""
     if uncertainty:
         time_note = _sureness(
@@ -123,7 +133,13 @@ def figures(design: Design, uncertainty: Uncertainty | None, scope: str) -> Iter
     low, high = human.dollars(design.cost_low_usd), human.dollars(design.cost_high_usd)
     step = f"{human.duration(design.step_time_s)}, {human.duration(design.iteration_time_s)} with stragglers"
     yield "time to train", human.days(design.time_to_train_days), time_note
+    if drawn:
+        times = _in_draws(drawn.figures["time_to_train"], human.duration)
+        yield "", "", _meeting(times, drawn.within_deadline_fraction, "it")
     yield "cost", human.dollars(design.cost_usd), cost_note
+    if drawn:
+        costs = _in_draws(drawn.figures["cost"], human.dollars)
+        yield "", "", _meeting(costs, drawn.within_budget_fraction, "it")
     if low != high:
         yield "", "", f"{low} to {high} over the price range of the hardware"
     yield "energy", human.energy(design.energy_kwh), f"peak power {human.power(design.peak_power_w)}"
@@ -295,5 +311,12 @@ def _checkpoints(design: Design) -> str:
 
 def _sureness(spread: Spread, unit: Callable[[float], str], probability: float | None, limit: str) -> str:
     low, high = ("no end" if value is None else unit(value) for value in (spread.p5, spread.p95))
-    bounds = f"{low} to {high} in 9 of 10 replays"
-    return bounds if probability is None else f"{bounds}; {human.percent(probability)} meet the {limit}"
+    return _meeting(f"{low} to {high} in 9 of 10 replays", probability, f"the {limit}")
+
+
+def _in_draws(figure: DrawnFigure, unit: Callable[[float], str]) -> str:
+    return f"{unit(figure.p5)} to {unit(figure.p95)} in 9 of 10 draws of the inputs"
+
+
+def _meeting(bounds: str, probability: float | None, limit: str) -> str:
+    return bounds if probability is None else f"{bounds}; {human.percent(probability)} meet {limit}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from planner.notes.doubts import doubts
 from planner.notes.reasons import searched_text
@@ -53,8 +53,22 @@ def _verdict_text(answer: Recommendation) -> str:
 def _key_figures(answer: Recommendation, best: Design) -> Html:
     sure = answer.uncertainty
     cards = [
-        _card("Time to train", "time_to_train_days", "days", best, sure.time_to_train_days if sure else None),
-        _card("Cost", "cost_usd", "usd", best, sure.cost_usd if sure else None, _price_range(best)),
+        _card(
+            "Time to train",
+            "time_to_train_days",
+            "days",
+            best,
+            sure.time_to_train_days if sure else None,
+            _drawn_range(answer, "time_to_train", human.duration),
+        ),
+        _card(
+            "Cost",
+            "cost_usd",
+            "usd",
+            best,
+            sure.cost_usd if sure else None,
+            _drawn_range(answer, "cost", human.dollars) or _price_range(best),
+        ),
         _card("Energy", "energy_kwh", "kwh", best, None),
         _card("Carbon", "carbon_kgco2e", "kgco2e", best, None),
         _card("Goodput", "goodput_fraction", "fraction", best, sure.goodput_fraction if sure else None),
@@ -84,6 +98,18 @@ def _card(
         about,
         more,
     )
+
+
+def _drawn_range(answer: Recommendation, figure: str, words: Callable[[float], str]) -> Html | None:
+    """What all uncertain inputs together do to a figure; nothing where they were not drawn."""
+    if answer.input_uncertainty is None:
+        return None
+    drawn, place = answer.input_uncertainty.figures[figure], f"answer.input_uncertainty.figures.{figure}"
+    low, high = (
+        number(value, words(value), f"{place}.{name}")
+        for name, value in (("p5", drawn.p5), ("p95", drawn.p95))
+    )
+    return tag("dd", low, " to ", high, " in 9 of 10 draws of the inputs", class_="note")
 
 
 def _price_range(best: Design) -> Html | None:

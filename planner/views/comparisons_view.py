@@ -84,7 +84,7 @@ def by_accelerator(answer: Recommendation) -> str:
 
 
 def survivals(sure: InputUncertainty, accelerators: str) -> list[str]:
-    """Returns how often limits, recommendation and orderings hold over the draws of the inputs, in sentences.
+    """Returns how often the recommendation and orderings hold over the draws of the inputs, in sentences.
 
     Args:
         sure: the draws.
@@ -92,14 +92,6 @@ def survivals(sure: InputUncertainty, accelerators: str) -> list[str]:
     """
     again, unbeaten = human.percent(sure.recommended_fraction), human.percent(sure.on_front_fraction)
     draws = f"{human.count(sure.num_draws)} draws of the uncertain inputs"
-    kept = (
-        f"The expected {figure} meets the {limit} in {human.percent(share)} of {draws}."
-        for figure, limit, share in (
-            ("time", "deadline", sure.within_deadline_fraction),
-            ("cost", "budget", sure.within_budget_fraction),
-        )
-        if share is not None
-    )
     lead = (
         f"Design {ordering.design_id} has less {human.words(ordering.objective)} than the recommended one in "
         f"{human.percent(ordering.holds_fraction)} of the draws."
@@ -109,8 +101,7 @@ def survivals(sure: InputUncertainty, accelerators: str) -> list[str]:
         f"In {again} of {draws} the same design is recommended; in {unbeaten} no design on the front beats it in every "
         "objective."
     )
-    compared = (front, *filter(None, [accelerators]), *lead, *_orders(sure))
-    return [*kept, *(compared if len(sure.designs) > 1 else ())]
+    return [front, *filter(None, [accelerators]), *lead, *_orders(sure)] if len(sure.designs) > 1 else []
 
 
 def _orders(sure: InputUncertainty) -> Iterator[str]:

@@ -97,7 +97,7 @@ def _show_design(answer: Recommendation, design: Design, console: Console, comma
     grid(console, configuration(design))
     command_line(console, command.simulate(design.plan))
     title(console, "Results")
-    grid(console, figures(design, answer.uncertainty, answer.carbon_scope))
+    grid(console, figures(design, answer.uncertainty, answer.carbon_scope, answer.input_uncertainty))
     _show_uncertainty(answer, console)
     title(console, "Why this design")
     sentences(console, answer.why)

@@ -16,6 +16,7 @@ from planner import Recommendation
 from planner.notes.reasons import why_chosen
 from planner.recommended.bests import bests_of
 from planner.recommended.comparisons import Best, Driver
+from planner.recommended.design_words import figures
 from planner.text import human
 from planner.uncertain.input_uncertainty import input_uncertainty_of
 from planner.uncertain.sensitivity import front_tornado
@@ -24,6 +25,7 @@ from planner.views.comparisons_view import intervals, survivals
 from simulator.domain.job import Objective
 from studies.designs.offer_tally import OfferTally
 from tests.planner.compared import chosen_of
+from tests.planner.hand_made import design as hand_made_design
 from tests.planner.hand_made import recommended as hand_made
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
 
@@ -247,10 +249,14 @@ class TestWords:
         assert half.within_deadline_fraction is None
         # Prices reach further up than down, but half of the draws of each input lie below its middle.
         assert half.within_budget_fraction == pytest.approx(0.45, abs=0.1)
-        assert (
-            survivals(sure, "")[0]
-            == "The expected time meets the deadline in 100.0 % of 1,000 draws of the uncertain inputs."
-        )
+        told = [note for _, _, note in figures(hand_made_design(), None, "", sure)]
+        time, cost = sure.figures["time_to_train"], sure.figures["cost"]
+        for low, high, within in (
+            (human.duration(time.p5), human.duration(time.p95), 1.0),
+            (human.dollars(cost.p5), human.dollars(cost.p95), sure.within_budget_fraction or 0.0),
+        ):
+            kept = f"{human.percent(within)} meet it"
+            assert f"{low} to {high} in 9 of 10 draws of the inputs; {kept}" in told
 
 
 def answer_of_one_best() -> Recommendation:
