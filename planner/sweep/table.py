@@ -103,7 +103,7 @@ def _figures(point: SweepPoint) -> dict[str, np.ndarray]:
         "checkpoint_stall_s": run.checkpoint_stall_s,
         "checkpoint_tax_s": run.checkpoint_tax_s,
         "lost_work_s": run.lost_work_s,
-        "restart_s": run.way_back_s,
+        "way_back_s": run.way_back_s,
         "wall_time_s": run.wall_time_s,
         "time_to_train_days": scores.time_to_train_s / DAY,
         "time_to_train_p95_days": scores.time_to_train_p95_s / DAY,

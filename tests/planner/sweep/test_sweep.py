@@ -290,7 +290,7 @@ def test_rows_have_the_figures_that_simulate_gives() -> None:
         assert number(row, name) == pytest.approx(getattr(design, name), rel=1e-9)
     spent_s = design.run_seconds
     away_s = spent_s["restart_s"] + spent_s["replacement_wait_s"] + spent_s["checkpoint_restore_s"]
-    assert number(row, "restart_s") == pytest.approx(away_s, rel=1e-9)
+    assert number(row, "way_back_s") == pytest.approx(away_s, rel=1e-9)
     assert number(row, "time_to_train_p95_days") > number(row, "time_to_train_days")
     # A node writes the states of its eight accelerators; meanwhile training goes on, but for their copy to the host.
     written_s = 8 * number(row, "checkpoint_bytes_per_gpu") / point.job.storage.write_bytes_per_s_per_node
