@@ -50,8 +50,8 @@ class Accelerator(Record):
     vendor: str
     """Who makes it."""
     family: str
-    """Architecture whose measured kernel efficiencies apply: `ampere`, `hopper` or `blackwell`; those of any other name are
-    scaled from Hopper."""
+    """Architecture whose measured kernel efficiencies apply: `ampere`, `hopper` or `blackwell`, in small or capital letters;
+    those of any other name are scaled from Hopper."""
     memory_bytes: PositiveFloat
     """Usable high-bandwidth memory."""
     memory_bytes_per_s: PositiveFloat
@@ -82,6 +82,11 @@ class Accelerator(Record):
     compute_power_fraction: PositiveFloat = Field(default=1.0, le=2.0)
     """Power that dense computation would draw without a limit, as a share of the TDP; above 1 the accelerator stays at
     its limit even where short collectives interrupt the computation."""
+
+    @field_validator("family")
+    @classmethod
+    def _in_small_letters(cls, family: str) -> str:
+        return family.lower()
 
     @model_validator(mode="before")
     @classmethod

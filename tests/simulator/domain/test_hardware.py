@@ -7,7 +7,7 @@ import pytest
 
 from simulator import catalog
 from simulator.catalog import Kind
-from simulator.domain.hardware import Precision
+from simulator.domain.hardware import Accelerator, Precision
 from simulator.simulate import simulate
 from tests.simulator.builders import job_of, plan_of, rented, table_of, training
 
@@ -43,3 +43,8 @@ class TestNumberFormats:
         model_flop = job.workload.model.model_flop_per_token(4096) * job.workload.tokens_per_step
         mfu = model_flop / (steps[Precision.FP16].step_time_s[0] * 32 * 125e12)
         assert 0.2 < mfu < 0.6  # Megatron-LM on V100: 30 % of 125 TFLOP/s for 8.3 billion (arXiv 1909.08053)
+
+
+def test_architectures_are_known_in_capital_letters_too() -> None:
+    chip = catalog.accelerator("h100-sxm5-80gb")
+    assert Accelerator.model_validate(chip.model_dump() | {"family": "Hopper"}) == chip
