@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from simulator.shipped import shipped_rows
-from simulator.table import Booleans, Floats, Table
+from simulator.table import Floats, Table
 
 SCALE_UP_LINKS = {"ampere": "nvlink3", "hopper": "nvlink4", "blackwell": "nvlink5"}
 OTHER_SCALE_UP = "other-scale-up"
@@ -82,9 +82,9 @@ class LinkConstants(Table):
         return self.inter_bytes_per_s_per_gpu * self.inter_fraction
 
     @property
-    def has_free_cards(self) -> Booleans:
-        """Where no byte takes time on a network card, `(n,)`: how `on_scale_up_alone` says so."""
-        return np.isinf(self.inter_bytes_per_s_per_gpu)
+    def has_free_cards(self) -> bool:
+        """Whether no byte takes time on a network card, as in `on_scale_up_alone`."""
+        return bool(np.isinf(self.inter_bytes_per_s_per_gpu[:1]).any())
 
     @property
     def near_send_bytes_per_s(self) -> Floats:

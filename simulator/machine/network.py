@@ -109,8 +109,8 @@ def all_to_all_s(
     """
     members = np.minimum(members_per_domain, group_size)
     time_s = _exchange_s(num_bytes, group_size, members, links)
-    is_unmeasured = (members >= group_size) & (members > MEASURED_GROUP) & ~links.has_free_cards
-    if np.any(is_unmeasured):
+    is_unmeasured = (members >= group_size) & (members > MEASURED_GROUP)
+    if np.any(is_unmeasured) and not links.has_free_cards:
         leaving = np.where(is_unmeasured, MEASURED_GROUP, members)
         over_cards_s = _exchange_s(num_bytes, group_size, leaving, _alone(links)) / links.scale_up_fraction
         time_s = np.minimum(time_s, over_cards_s)
@@ -221,10 +221,10 @@ def _faster_way_s(
     """
     leaving, alone = _leaving_members(members, group_size), _alone(links)
     far_s = far_way_s(volume, group_size, leaving, links)
-    alone_s = far_s if alone is links else far_way_s(volume, group_size, leaving, alone)
-    is_near = np.asarray(members) >= group_size
-    over_cards_s = np.where(links.has_free_cards, np.inf, alone_s / links.scale_up_fraction)
-    return _started_s(np.where(is_near, np.minimum(near_s, over_cards_s), far_s), group_size, links)
+    if not links.has_free_cards:
+        alone_s = far_s if alone is links else far_way_s(volume, group_size, leaving, alone)
+        near_s = np.minimum(near_s, alone_s / links.scale_up_fraction)
+    return _started_s(np.where(np.asarray(members) >= group_size, near_s, far_s), group_size, links)
 
 
 def _alone(links: LinkConstants) -> LinkConstants:
@@ -302,8 +302,9 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
     rings leaves the domain at a different member, which sends the rest of its rings on to its neighbour.
     """
     passed_on = _peer_share(np.maximum(members, 2.0))
-    own_rate = scale_up_rate(fraction, members, links) / passed_on
-    inside = np.where(links.has_free_cards, own_rate, np.maximum(own_rate, links.fabric_bytes_per_s))
+    inside = scale_up_rate(fraction, members, links) / passed_on
+    if not links.has_free_cards:
+        inside = np.maximum(inside, links.fabric_bytes_per_s)
     return np.asarray(np.minimum(inside, card_rate(members, links) * members))
 
 
