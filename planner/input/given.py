@@ -23,14 +23,14 @@ def check_job(job: object) -> None:
 
 
 def _strays(value: object, path: str) -> Iterator[Problem]:
-    """Problems of all names that were set on a record, or on one inside it, and are neither fields nor computed."""
+    """Problems of all names that were set on a record, or on one inside it, and are no fields, computed ones included."""
     match value:
         case Record():
             known = type(value).model_fields
             for name, item in vars(value).items():
                 if name in known:
                     yield from _strays(item, f"{path}.{name}")
-                elif not hasattr(type(value), name):
+                else:
                     rule = f"unknown field; {nearest(name, tuple(known))}"
                     yield Problem(path=f"{path}.{name}", value=shown(item), rule=rule)
         case tuple():

@@ -126,6 +126,10 @@ def test_what_is_no_setting_of_an_answer_is_refused_before_anything_is_searched(
             ),
             r"job\.offers\[0\]\.rent = 2: unknown field; ",
         ),
+        (  # What a job computes from its fields stays as it is, whatever is set in its place.
+            lambda job: job.model_copy(update={"objective_weights": (1.0, 9.0)}),
+            r"job\.objective_weights = .*: unknown field; nearest: objectives",
+        ),
     ],
 )
 def test_a_copy_with_a_misspelt_field_is_no_job(changed: Callable[[Job], Job], message: str) -> None:
