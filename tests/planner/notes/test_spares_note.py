@@ -38,7 +38,8 @@ def test_the_note_has_the_run_with_the_spares_that_suffice() -> None:
         f"The run waits {waited} for replacement nodes, with 0 spare nodes. With 5 (spares=5 in the plan)"
     )
     assert f"it would take {human.days(spared.time_to_train_days)} ({change})" in note
-    assert f"and cost {human.dollars(spared.cost_usd)} (" in note
+    dearer = human.change(spared.cost_usd / waiting.cost_usd - 1.0)
+    assert note.endswith(f"and cost {human.dollars(spared.cost_usd)} ({dearer}).")
 
 
 @pytest.mark.parametrize("num_nodes", [2, 5])
