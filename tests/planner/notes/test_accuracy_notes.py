@@ -1,0 +1,127 @@
+"""Do notes say which way steps like a design's are wrong, what was never compared, and nothing where owners measured?"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.notes.accuracy_notes import accuracy_notes
+from simulator.accuracy.published_runs import LEAST_ROWS, Accuracy
+from simulator.domain.calibration import StepResiduals
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from tests.planner.calibrations import calibration_with
+from tests.planner.hand_made import design, recommended
+from tests.simulator.builders import job_of, rented, training
+
+H100, H200, A100 = "h100-sxm5-80gb", "h200-sxm-141gb", "a100-sxm4-80gb"
+DENSE = training("llama-3.1-8b", global_batch_size=64)
+EXPERTS = training("deepseek-v2-lite", global_batch_size=64)
+BEST = design(days=30.0)
+
+
+def notes_with(job: Job, words: str) -> list[str]:
+    return [note for note in accuracy_notes(job, None, BEST) if words in note]
+
+
+def calibrated(job: Job) -> Job:
+    """The job with steps that its owner measured on its first accelerator."""
+    measured = StepResiduals(
+        accelerator=job.offers[0].accelerator.id,
+        precision=Precision.BF16,
+        has_experts=job.workload.model.experts is not None,
+        num_configurations=8,
+        mean_absolute_error_fraction=0.03,
+        bias_fraction=0.0,
+        shared_log_deviation=0.02,
+        own_log_deviation=0.02,
+        interval_log_half_width=0.05,
+    )
+    calibration = calibration_with(()).model_copy(update={"residuals": (measured,)})
+    return job.model_copy(update={"calibration": calibration})
+
+
+class TestStepsThatAreWrongOneWay:
+    def told(self, bias_fraction: float, num_compared: int = LEAST_ROWS, *, is_measured: bool = True) -> str:
+        sure = recommended().uncertainty
+        assert sure is not None
+        off = sure.model_copy(
+            update={
+                "step_time_bias_fraction": bias_fraction,
+                "step_time_num_compared": num_compared,
+                "is_step_time_measured": is_measured,
+            }
+        )
+        notes = accuracy_notes(job_of(DENSE, rented(H100)), off, BEST)
+        return next((note for note in notes if note.startswith("Steps like those")), "")
+
+    @pytest.mark.parametrize(
+        ("bias_fraction", "way", "days"), [(-0.25, "25 % too fast", 40.0), (0.25, "25 % too slow", 24.0)]
+    )
+    def test_a_run_is_told_as_long_as_it_is_without_the_bias(
+        self, bias_fraction: float, way: str, days: float
+    ) -> None:
+        told = self.told(bias_fraction)
+        assert f"were simulated {way} on " in told
+        assert f"the time to train would be about {days} days" in told
+
+    @pytest.mark.parametrize("bias_fraction", [-0.04, 0.04])
+    def test_a_small_bias_is_not_told(self, bias_fraction: float) -> None:
+        assert not self.told(bias_fraction)
+
+    def test_few_steps_and_those_of_another_kind_correct_nothing(self) -> None:
+        assert not self.told(-0.25, LEAST_ROWS - 1)
+        assert not self.told(-0.25, is_measured=False)
+
+
+def test_owners_who_measured_need_no_published_step() -> None:
+    job = job_of(DENSE, rented(H200))
+    assert notes_with(job, "No published step on h200-sxm-141gb was compared")
+    assert not notes_with(calibrated(job), "No published step")
+
+
+def test_an_accelerator_without_kernels_is_told_once() -> None:
+    job = job_of(DENSE, rented("mi300x"))
+    assert notes_with(job, "No kernel measurements are known for mi300x")
+    assert not notes_with(job, "No published step on mi300x")
+
+
+def test_mixtures_of_experts_are_doubted_unless_their_owner_measured_them() -> None:
+    job = job_of(EXPERTS, rented(H100))
+    (note,) = notes_with(job, "barely validated")
+    # simulator/data/accuracy.csv: all kinds of mixtures are simulated too fast.
+    assert "% too fast; groups of fewer than" in note
+    assert not notes_with(calibrated(job), "barely validated")
+
+
+class TestAcceleratorsWithUnlikeErrors:
+    @pytest.fixture(autouse=True)
+    def _errors(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def error(family: str, precision: str, *, has_experts: bool) -> Accuracy:
+            assert (precision, has_experts) == ("bf16", False)
+            bias_fraction, num_rows = {"hopper": (0.02, 40), "ampere": (-0.05, 40), "blackwell": (-0.4, 1)}[
+                family
+            ]
+            return Accuracy(
+                num_rows=num_rows,
+                bias_fraction=bias_fraction,
+                mean_absolute_error_fraction=abs(bias_fraction),
+                is_measured=True,
+            )
+
+        monkeypatch.setattr("planner.notes.accuracy_notes.step_time_error", error)
+
+    def test_a_comparison_of_them_is_told_to_have_the_difference(self) -> None:
+        (note,) = notes_with(job_of(DENSE, rented(H100), rented(A100)), "Simulated steps differ")
+        assert "by ampere in bf16 -5 %, hopper in bf16 +2 % on average" in note
+
+    def test_few_rows_make_no_difference(self) -> None:
+        assert not notes_with(job_of(DENSE, rented(H100), rented("b200-sxm-180gb")), "Simulated steps differ")
+
+    def test_an_accelerator_that_its_owner_measured_is_not_compared(self) -> None:
+        job = calibrated(job_of(DENSE, rented(A100), rented(H100)))
+        assert not notes_with(job, "Simulated steps differ")
+
+
+def test_published_steps_of_hopper_and_ampere_do_not_differ_by_as_much_as_is_told() -> None:
+    # simulator/data/accuracy.csv: -0.5 % and -1.0 %.
+    assert not notes_with(job_of(DENSE, rented(H100), rented(A100)), "Simulated steps differ")
