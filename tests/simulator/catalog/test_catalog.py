@@ -236,6 +236,22 @@ def test_shapes_have_the_published_number_of_parameters(name: str) -> None:
             assert counts[quantity] == pytest.approx(value, rel=_tolerance(value)), quantity
 
 
+@pytest.mark.parametrize("name", catalog.names(Kind.MODELS))
+def test_counts_of_a_model_are_numbers_and_what_was_counted_here_says_so(name: str) -> None:
+    figures = {figure.quantity: figure for figure in catalog.figures(Kind.MODELS, name)}
+    counts = [quantity for quantity in figures if quantity.endswith("parameters")]
+    assert {(type(figures[quantity].value), figures[quantity].unit) for quantity in counts} == {
+        (float, "count")
+    }
+    for quantity in ("num_parameters", "num_active_parameters"):
+        assert figures[quantity].source == "DERIVED: counted from the shape"
+
+
+def test_a_choice_of_a_model_is_text() -> None:
+    (norms,) = (f for f in catalog.figures(Kind.MODELS, "qwen3-8b") if f.quantity == "qk_norm")
+    assert (norms.value, norms.unit) == ("per_head", "text")
+
+
 def test_every_mixture_of_experts_has_a_published_active_count() -> None:
     for name in catalog.names(Kind.MODELS):
         if catalog.model(name).experts:
@@ -290,6 +306,10 @@ def test_derived_and_remembered_figures_are_marked_as_estimates() -> None:
         (catalog.fabric, "infiniband", "fabric = infiniband: .* nearest: infiniband-edr"),
         (catalog.default_fabric, "a100", "nearest: a100-sxm4-40gb"),
         (catalog.model, "llama-3.1-70", "model = llama-3.1-70: .* nearest: llama-3.1-70b"),
+        # Names are in lower case and have hyphens; what an entry is part of counts, too.
+        (catalog.accelerator, "H100", "nearest: h100-sxm5-80gb"),
+        (catalog.accelerator, "A100 SXM4", "nearest: a100-sxm4-40gb, a100-sxm4-64gb, a100-sxm4-80gb, h100"),
+        (catalog.accelerator, "tpu-v4-of-our-own-hall", "nearest: tpu-v4;"),
         (catalog.site, "iowa", "region = iowa: .* nearest: us-iowa"),
         (catalog.rent, "b200", "nearest: b200-sxm-180gb"),
         (catalog.site, "", "`capplan catalog sites` lists all"),
