@@ -37,10 +37,13 @@ def test_a_region_file_replaces_the_figures_that_it_names(tmp_path: Path) -> Non
     assert catalog.site("us-iowa") == before
 
 
-def test_a_card_of_ones_own_need_not_be_named_after_pcie(tmp_path: Path) -> None:
-    path = written(tmp_path, "accelerators,h20-sxm-96gb,pcie_card,true,text,our board,2026,verified")
-    with overlaid(read_own_figures([path])):
-        assert catalog.is_pcie_card("h20-sxm-96gb")
+@pytest.mark.parametrize(("written_word", "is_card"), [("true", True), ("false", False)])
+def test_a_card_of_ones_own_need_not_be_named_after_pcie(
+    tmp_path: Path, written_word: str, *, is_card: bool
+) -> None:
+    row = f"accelerators,h20-sxm-96gb,pcie_card,{written_word},text,our board,2026,verified"
+    with overlaid(read_own_figures([written(tmp_path, row)])):
+        assert catalog.is_pcie_card("h20-sxm-96gb") is is_card
 
 
 def test_a_price_list_stands_alone(tmp_path: Path) -> None:
