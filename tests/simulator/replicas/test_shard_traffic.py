@@ -22,6 +22,8 @@ from simulator.layout.trained_weights import StepWeights
 from simulator.machine.network import all_gather_s, reduce_scatter_s
 from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaGroup, ReplicaTraffic
+from simulator.step.model_parts import ModelParts
+from simulator.step.shard_passes import shards_s
 from simulator.step.step import StepTable, simulate_step
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
@@ -186,6 +188,20 @@ def test_stages_in_the_middle_of_a_pipeline_wait_for_their_first_layer() -> None
     first, second, *_ = model_parts(rank_of(plan_of(data=8, zero=3), 8), 3)
     hidden_s = layer - beside_s(first.forward_s, layer) + output - beside_s(second.forward_s, output)
     assert shown_s("backward") - shown_s("both") == pytest.approx(hidden_s)
+
+
+@pytest.mark.parametrize("sequence", [128, 2048])
+def test_a_forward_pass_hides_the_first_gather_of_the_backward_pass_behind_it(sequence: int) -> None:
+    # Two of eight micro-batches make a group: chunks of a stage take turns, and two backward passes in eight follow another.
+    chosen = workload(8, 8).model_copy(update={"sequence_length": sequence})
+    rank = Rank.of(job_of(chosen), table_of(plan_of(pipeline=2, virtual=4, data=8, zero=3)))
+    parts = ModelParts.of(rank, split_layers(MODEL, rank.plans))
+    _, backward_s, _ = shards_s(rank, parts, ReplicaTraffic.of(rank, parts.weights), None)
+    # Both chunks have one layer; all backward passes of the last chunk of a stage follow a forward pass.
+    before_s, last_s = backward_s[0, 5:7]
+    layer = gather_s(MODEL.dense_layer_parameters)
+    hidden_s = layer - beside_s(float(dense_layer(rank).forward_s[0]), layer)
+    assert before_s - last_s == pytest.approx(2 / 8 * hidden_s)
 
 
 def test_gradients_of_a_plain_pipeline_are_reduced_once_layer_by_layer() -> None:
