@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -328,6 +330,12 @@ class TestLevels:
         assert costs.durable_every == 2
         assert costs.network_bytes_per_save == pytest.approx(TOTAL / 2)
         assert costs.saves_per_durable(np.array([16.0, 30.0, 40.0, 3600.0])).tolist() == [5, 3, 2, 2]
+
+    def test_saves_are_apart_by_their_stall_too_and_written_from_its_begin(self) -> None:
+        costs = costs_on_64(saving(JOB, persist_every=1), CheckpointScheme.LOCAL_NVME)
+        stalled = replace(costs, stall_s=np.array([10.0]), durable_commit_s=np.array([50.0]))
+        # 60 s under way: every second save after 30 s each, every third after 29 s.
+        assert stalled.saves_per_durable(np.array([20.0, 19.0])).tolist() == [2, 3]
 
     def test_copies_that_exceed_the_idle_network_stop_training(self) -> None:
         # 15.4 GB over 50 GB/s, half of a step of 0.2 s idle.

@@ -56,6 +56,47 @@ def test_huge_all_to_alls_of_many_in_a_domain_stay_on_its_links_where_cards_are_
 
 
 @pytest.mark.parametrize(
+    ("collective", "fraction", "size", "on_links"),
+    [
+        # All bytes of one domain are on its links; an all-gather of two passes on 7/8 of them, an all-to-all keeps 7/16.
+        (all_gather_s, "gather_fraction", 8, 7 / 8),
+        (all_gather_s, "gather_fraction", 16, 15 / 16 * 7 / 8),
+        (all_reduce_s, "all_reduce_fraction", 16, 2 * 15 / 16 * 7 / 8),
+        (all_to_all_s, "all_to_all_fraction", 16, 7 / 16),
+    ],
+)
+def test_bytes_on_scale_up_links_alone_are_those_of_the_way_that_a_collective_takes(
+    collective: Collective, fraction: str, size: int, on_links: float
+) -> None:
+    group: Group = {
+        "group_size": float(size),
+        "members_per_domain": 8.0,
+        "links": cluster().on_scale_up_alone(),
+    }
+    expected_s = on_links / (450e9 * getattr(cluster(), fraction)[0])
+    assert collective(num_bytes=1.0, **group) == pytest.approx(expected_s, rel=1e-9)
+
+
+def test_an_exchange_of_many_in_one_domain_does_not_leave_it_for_cards_that_cost_nothing() -> None:
+    links = cluster().on_scale_up_alone()
+    time_s = all_to_all_s(num_bytes=HUGE, group_size=16.0, members_per_domain=16.0, links=links)
+    assert time_s == pytest.approx(15 / 16 * HUGE / (450e9 * cluster().all_to_all_fraction), rel=1e-9)
+
+
+def test_a_gather_of_twelve_that_turns_to_cards_is_on_links_as_in_two_domains_of_six() -> None:
+    # Accelerators share cards in pairs, and a ring of six of eight goes through one.
+    links = with_links(
+        inter_bytes_per_s_per_gpu=400e9, gpus_per_card=2.0, shared_card_fraction=0.5, group_exponent=0.4
+    )
+    one, two = (
+        gather_busy_s(num_bytes=HUGE, group_size=12.0, members_per_domain=members, links=links)
+        for members in (12.0, 6.0)
+    )
+    assert one[0] > 0.0
+    assert one == two
+
+
+@pytest.mark.parametrize(
     ("collective", "fraction", "card_share"),
     # Eight cards together carry a little more than a link, of which they need 7/8; of an all-to-all half of the bytes are on
     # cards, and 15/16 on links that it does not leave.

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import poisson
 
-from benchmarks.run_reference import TIMES, columns, wall_s
+from benchmarks.run_reference import TIMES, WAIT, columns, wall_s
 from simulator.errors import InputError
 from simulator.run.columns import BackPressure, RunColumns, Runs
 from simulator.run.course import Course
@@ -135,6 +135,24 @@ class TestLevels:
         assert long == pytest.approx(1e9 * per_work, rel=1e-4)
         runs, ledger = play(num_replications=2000, work_s=3e5, **run)
         assert_near(runs, ledger, share=0.02)
+
+    def test_announced_stops_spare_waits_for_slots(self) -> None:
+        # A save takes longer than an interval, and a stop saves ahead: with waits as without stops, a sixth more of them.
+        runs, ledger = play(
+            mtbf_s=5e3, kind_share=[0.4, 0.0, 0.0, 0.6], policy=WAIT, commit_s=900.0, tax_fraction=0.2
+        )
+        assert_near(runs, ledger, share=0.001)
+
+    @pytest.mark.parametrize("work_s", [700.0, 1e5])
+    def test_a_run_without_announced_stops_takes_as_long_alone_as_beside_one_with_them(
+        self, work_s: float
+    ) -> None:
+        none, some = [1.0, 0.0, 0.0, 0.0], [0.5, 0.0, 0.0, 0.5]
+        alone, beside = (
+            wall_s(expected_ledger(**columns(work_s=work_s, kind_share=shares)))
+            for shares in (none, [none, some])
+        )
+        assert alone[0] == beside[0]
 
     @pytest.mark.parametrize(("planned", "stall"), [(0.6, 0.5), (0.8, 0.6), (0.8, 0.1)])
     def test_stops_keep_the_work_of_an_up_time_that_stands_still_only_for_the_stall(
@@ -311,6 +329,12 @@ class TestReplicas:
         assert long == pytest.approx(1e9 * per_work, rel=1e-4)
         runs, ledger = play(num_replications=2000, work_s=3e5, **run)
         assert_near(runs, ledger, share=0.02)
+
+    def test_announced_stops_leave_no_fast_level_to_live_replicas_alone(self) -> None:
+        # The second run has no replica, and the third saves nothing.
+        run = columns(live_lag_s=[0.0, np.inf, 0.0], interval_s=[1e4, 1e4, np.inf])
+        runs = Runs.of(run | {"kind_fast_survival": [1.0, 0.5, 0.2, 0.9]})
+        assert runs.kind_fast_survival.tolist() == [[1.0, 0.5, 0.2, planned] for planned in (0.0, 0.9, 0.9)]
 
     def test_announced_stops_spare_saves_of_live_replicas(self) -> None:
         # A stop saves ahead and begins an interval. Stalls as without stops would make this run 8 % too long.
