@@ -54,5 +54,7 @@ def test_a_hall_of_ones_own_has_no_note() -> None:
 
 
 def test_sites_with_the_same_estimate_share_a_note() -> None:
-    (note,) = cooling_notes(map(catalog.site, ("us-iowa", "sweden", "us-iowa")))
-    assert note.startswith("The power usage effectiveness of sweden, us-iowa, 1.44, ")
+    regions = ("us-iowa", "sweden", "austria", "brazil", "belgium", "us-iowa")
+    (note,) = cooling_notes(map(catalog.site, regions))
+    told = "austria, belgium, brazil, sweden, us-iowa"
+    assert note.startswith(f"The power usage effectiveness of {told}, 1.44, ")

@@ -71,5 +71,21 @@ def test_a_plan_and_a_recommendation_tell_it_even_where_nothing_fits() -> None:
         assert [note[: len(start)] for note, start in zip(answer.warnings, told, strict=False)] == told
 
 
+def test_figures_up_to_ten_times_the_largest_and_a_tenth_of_the_least_are_not_told() -> None:
+    known = [catalog.accelerator(name).memory_bytes for name in catalog.names(Kind.ACCELERATORS)]
+    for figure, is_told in (
+        (9.9 * max(known), False),
+        (10.1 * max(known), True),
+        (min(known) / 9.9, False),
+        (min(known) / 10.1, True),
+    ):
+        assert bool(hardware_notes(job_with({"memory_bytes": figure}).offers)) is is_told
+
+
+def test_hardware_of_several_offers_is_told_once() -> None:
+    (offer,) = job_with({"memory_bytes": 80.0}).offers
+    assert hardware_notes([offer, offer]) == hardware_notes([offer])
+
+
 def test_the_next_generation_is_not_told() -> None:
     assert hardware_notes(job_with({"memory_bytes": 1e12, "bf16_flop_per_s": 1e16}).offers) == ()

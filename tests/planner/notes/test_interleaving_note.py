@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from planner.notes.interleaving_note import interleaving_notes
 from planner.one_design.simulated_design import simulate_plan
+from planner.text import human
 from simulator.domain.plan import Plan
-from tests.simulator.builders import job_of, plan_of, training
+from tests.simulator.builders import changed, job_of, plan_of, training
 
 JOB = job_of(training("llama-3.1-70b", sequence_length=2048, global_batch_size=64))
 SHORT_BATCH = plan_of(tensor=4, pipeline=2, virtual=2, data=4, zero=2)
@@ -23,9 +24,18 @@ def test_reductions_after_every_group_of_micro_batches_are_named_with_both_times
     assert chunked.design is not None
     assert one.design is not None
     assert f"({chunked.design.step_time_s:.4g} s instead of {one.design.step_time_s:.4g} s)" in note
+    slower = human.percent(chunked.design.step_time_s / one.design.step_time_s - 1.0)
+    assert f"takes {slower} longer than with 1" in note
+    added_s = chunked.design.step_seconds["shard_comm_s"] - one.design.step_seconds["shard_comm_s"]
+    assert f"because it adds {added_s:.3g} s of shard traffic" in note
     assert "reduced after every group of micro-batches of a chunk" in note
     assert note in chunked.warnings
     assert not interleaving_notes(JOB, plain(SHORT_BATCH))
+
+
+def test_chunks_that_the_job_lists_are_not_called_into_question() -> None:
+    workload = changed(JOB.workload, stage_layers=(20, 20, 20, 20))
+    assert not interleaving_notes(JOB.model_copy(update={"workload": workload}), SHORT_BATCH)
 
 
 def test_interleaving_that_pays_is_no_reason_for_a_remark() -> None:

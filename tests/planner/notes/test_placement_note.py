@@ -34,6 +34,14 @@ def test_whole_nodes_are_taken_where_groups_do_not_fill_them() -> None:
     assert "of which each holds 6: take 15 of the 18 nodes of each of 11 domains" in note
 
 
+def test_the_largest_groups_are_kept_together_where_not_all_of_them_fill_whole_nodes() -> None:
+    # 96 accelerators are groups of 12 and of 32, and more than a rack has; 32 are whole nodes.
+    (note,) = placement_notes(RACKS, plan_of(tensor=12, expert=32, data=64))
+    assert note.startswith(
+        "Groups of 32 accelerators are simulated inside link domains of 72, of which each holds 2:"
+    )
+
+
 def test_a_last_rack_with_few_accelerators_is_no_rack_to_fill_last() -> None:
     # 512 = 7 x 72 + 8: eight racks of 64.
     (note,) = placement_notes(RACKS, plan_of(tensor=8, data=64))
@@ -51,6 +59,7 @@ def test_a_last_rack_with_few_accelerators_is_no_rack_to_fill_last() -> None:
         (RACKS, plan_of(tensor=8, expert=8, data=512)),  # 72 = 9 x 8
         (RACKS, plan_of(expert=128, data=2048, pipeline=2)),  # crosses racks as it is simulated
         (RACKS, plan_of(expert=64, data=64)),  # one rack
+        (RACKS, plan_of(tensor=10, data=7).model_copy(update={"num_gpus": 72})),  # all of it
         (job_on("h100-sxm5-80gb"), plan_of(expert=8, data=4096)),
     ],
 )

@@ -14,9 +14,12 @@ PLAN = {"tp": 2, "dp": 16, "recompute": "full"}
 
 
 def notes_of(
-    offer: Mapping[str, object], spares: int = 0, limits: Mapping[str, object] | None = None
+    offer: Mapping[str, object],
+    spares: int = 0,
+    limits: Mapping[str, object] | None = None,
+    **sections: object,
 ) -> list[str]:
-    job = job_with(offer, limits=limits or {})
+    job = job_with(offer, limits=limits or {}, **sections)
     found = simulate_plan(job, {**PLAN, "spares": spares}, with_sensitivities=False)
     assert found.design is not None
     of_plan, of_answer = (
@@ -36,6 +39,17 @@ def test_nodes_spares_and_network_are_paid_at_once(spares: int, dollars: str) ->
         f"Buying takes {dollars} up front, for nodes{' and spares' if spares else ''}, network"
     )
     assert "budget" not in note
+
+
+def test_a_building_is_told_apart_by_the_power_that_it_must_supply() -> None:
+    (one,), (two,) = (
+        notes_of(H100_BOUGHT, ownership={"facility_usd_per_w": usd_per_w}) for usd_per_w in (0, 100)
+    )
+    assert "installation, and $0 more if building, power and cooling must still be built" in one
+    # Four nodes of H100 peak somewhat below what NVIDIA's data sheet allows each, 10.2 kW.
+    millions = float(two.partition("and $")[2].partition(" M more")[0])
+    assert millions == pytest.approx(4 * 10.2e3 * 100 / 1e6, rel=0.2)
+    assert one.partition(" up front")[0] == two.partition(" up front")[0]
 
 
 def test_a_budget_bounds_only_the_share_of_the_run() -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from constraints.evaluation import evaluate
 from planner.notes.cautions import cautions
-from planner.notes.reasons import rule_text, why_chosen
+from planner.notes.reasons import rule_text, searched_text, why_chosen
 from studies.designs.offer_tally import OfferTally
+from tests.planner.hand_made import recommended
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
 
 DAY = 86_400.0
@@ -42,6 +43,56 @@ def test_a_size_at_the_end_of_its_range_is_told(sizes: Mapping[str, int], *, is_
     assert (said in why_chosen(job, front, 0, OfferTally.of(job, front))) == is_told
 
 
+def told_of_pair(
+    *offers: Mapping[str, object], values: tuple[list[float], list[float]], **sections: object
+) -> tuple[str, ...]:
+    """Why the first of two designs of 16 GPUs is recommended, of the first and the last offer, given their days and dollars."""
+    job = job_with(*offers, **{"objectives": ["time_to_train", "cost"], **sections})
+    front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 16, "offer": len(offers) - 1}))
+    days, usd = (np.array(column) for column in values)
+    front = replace(front, scores=replace(front.scores, time_to_train_s=days * DAY, cost_usd=usd))
+    return why_chosen(job, front, 0, OfferTally.of(job, front))
+
+
+def test_what_does_not_differ_and_what_was_nothing_is_told_as_such() -> None:
+    told = told_of_pair(H100_RENTED, values=([30.0, 24.0], [0.0, 0.0]))
+    assert told[1].endswith("with the same accelerators: +0.0 % cost.")
+    assert told[2] == "It has the lowest cost on the front: $0, shared with 1 other."
+    told = told_of_pair(H100_RENTED, values=([30.0, 24.0], [0.0, 1e6]))
+    assert told[1].endswith("with the same accelerators: from zero cost.")
+
+
+@pytest.mark.parametrize(
+    ("sections", "weighed"),
+    [({}, "equal weights"), ({"preference": {"time_to_train": 3, "cost": 1}}, "weights 3:1")],
+)
+def test_the_weights_of_the_compromise_are_told_in_the_order_of_the_objectives(
+    sections: Mapping[str, object], weighed: str
+) -> None:
+    told = told_of_pair(H100_RENTED, values=([30.0, 24.0], [1e6, 2e6]), **sections)
+    assert f"the percentage losses in time to train, cost ({weighed})" in told[0]
+
+
+def test_offers_of_one_accelerator_are_told_apart_by_number_and_price() -> None:
+    spot = {**H100_RENTED, "rent_usd_per_gpu_hour": 1.5, "interruptions_per_1000_node_days": 20}
+    told = told_of_pair(spot, H100_RENTED, values=([30.0, 24.0], [1e6, 2e6]))
+    assert told[1] == (
+        "It uses offers[0], rented at $1.50 per GPU-hour, reclaimed 20 times in 1,000 node-days; offers[1] has the same "
+        "accelerator."
+    )
+    assert "with 16 x H100 SXM5 80GB of offers[1]: " in told[2]
+    told = told_of_pair(spot, H100_RENTED, H100_RENTED, values=([30.0, 24.0], [1e6, 2e6]))
+    assert told[1].endswith("offers[1] and offers[2] have the same accelerator.")
+
+
+def test_a_rival_of_the_same_offer_with_another_size_is_told_by_its_size() -> None:
+    job = job_with(H100_RENTED, objectives=["time_to_train"])
+    front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 32}))
+    front = replace(front, scores=replace(front.scores, time_to_train_s=np.array([30.0, 24.0]) * DAY))
+    told = why_chosen(job, front, 0, OfferTally.of(job, front))[1]
+    assert told == "The lowest time to train is 24.0 days (-20.0 %) with 32 x H100 SXM5 80GB."
+
+
 def test_a_rival_of_one_objective_loses_nothing() -> None:
     job = job_with(H100_RENTED, objectives=["time_to_train"])
     front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 16}))
@@ -58,11 +109,29 @@ def test_the_headroom_is_what_is_left_of_each_limit() -> None:
     assert told == "Headroom: 75 % of the budget."
 
 
+def test_the_headroom_of_a_limit_with_a_probability_is_that_of_so_many_runs() -> None:
+    job = job_with(H100_RENTED, limits={"budget_usd": 2e6, "budget_probability": 0.9}, objectives=["cost"])
+    front = evaluate(job, plans_with({"num_gpus": 16, "zero_stage": 3}))
+    told = why_chosen(job, front, 0, OfferTally.of(job, front))[-1]
+    assert told.startswith("Headroom: ")
+    assert told.endswith(" % of the budget in 90.0 % of all runs.")
+
+
 def test_a_rule_has_the_limit_and_the_share_of_runs_that_must_keep_it() -> None:
     job = job_with(H100_RENTED, limits={"deadline_days": 45, "budget_usd": 2.1e6, "budget_probability": 0.95})
     assert rule_text(job, "deadline_days") == "time to train above deadline_days = 45"
     assert rule_text(job, "budget_usd") == "cost above budget_usd = 2,100,000 in more than 5.0 % of the runs"
     assert rule_text(job, "progress").startswith("failures occur faster")
+    tight = job_with(H100_RENTED, search={"memory_headroom_fraction": 0.1})
+    needs = "the most loaded accelerator needs more memory than it has"
+    assert rule_text(job, "memory") == needs
+    assert rule_text(tight, "memory") == f"{needs}, less search.memory_headroom_fraction = 0.1"
+
+
+@pytest.mark.parametrize(("num_feasible", "told"), [(1, "1 meets"), (2, "2 meet"), (0, "0 meet")])
+def test_a_search_is_told_with_how_many_designs_meet_all_limits(num_feasible: int, told: str) -> None:
+    answer = recommended().model_copy(update={"num_feasible": num_feasible})
+    assert searched_text(answer) == f"4,321 designs simulated, {told} all limits"
 
 
 def test_the_longest_of_the_runs_of_more_than_a_year_is_told() -> None:
@@ -71,6 +140,8 @@ def test_the_longest_of_the_runs_of_more_than_a_year_is_told() -> None:
     front = replace(front, scores=replace(front.scores, time_to_train_s=np.array([300.0, 400, 500]) * DAY))
     told = next(note for note in cautions(job, front) if "longer than a year" in note)
     assert told.startswith("2 of 3 designs on the front take longer than a year, up to 500 days")
+    late = job_with(H100_RENTED, limits={"deadline_days": 600})
+    assert not any("longer than a year" in note for note in cautions(late, front))
 
 
 def test_a_site_that_no_design_of_the_front_has_is_told() -> None:

@@ -56,3 +56,4 @@ def test_only_a_recommended_design_that_barely_fits_has_the_note() -> None:
         job = on_eight(memory_headroom_fraction=headroom)
         answer = recommend(job, tracking=False, with_report=False)
         assert any("The best layout on the same accelerators" in each for each in answer.warnings) == is_told
+        assert any("on the front would fill more than 95 %" in each for each in answer.warnings) == is_told

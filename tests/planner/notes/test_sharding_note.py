@@ -30,6 +30,7 @@ def remarks(job: Job, plan: Plan) -> list[str]:
         (plan_of(pipeline=2, virtual=2, data=8, zero=2), True),
         (plan_of(pipeline=2, context=2, data=4, zero=2), True),
         (plan_of(pipeline=2, data=8, zero=3), True),
+        (plan_of(pipeline=2, context=8, data=1, zero=3), True),
         (plan_of(pipeline=2, data=8, zero=1), False),
         (plan_of(data=8, zero=2), False),
         (plan_of(pipeline=8, data=1, zero=2), False),

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from planner import simulate_plan
+from planner.notes.straggler_note import straggler_notes
+from tests.simulator.builders import plan_of
 from tests.support import job_with
 
 SMALL: Mapping[str, object] = {"tp": 2, "dp": 16, "recompute": "full"}
@@ -28,6 +30,12 @@ def test_a_job_smaller_than_all_published_ones_has_a_note_with_the_share_that_it
         "accelerators (docs/model/stragglers.md), probably too much for 32: reliability.straggler_log_mean=null "
         "leaves them out."
     )
+
+
+def test_a_single_accelerator_waits_for_no_straggler() -> None:
+    for num_gpus, doubt in ((1, ", but a single one waits for none:"), (2, ", probably too much for 2:")):
+        (note,) = straggler_notes(job_with(), plan_of(data=num_gpus))
+        assert doubt in note
 
 
 @pytest.mark.parametrize(

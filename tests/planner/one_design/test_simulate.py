@@ -278,8 +278,25 @@ def test_an_interval_shorter_than_a_step_is_raised_and_said_so(capsys: pytest.Ca
     found = answer(capsys, f"{AS_IT_WAS_RUN},checkpoint_interval_s=1")
     assert found.design is not None
     assert found.design.checkpoint_interval_s == pytest.approx(found.design.iteration_time_s)
-    told = "checkpoint_interval_s = 1 is too short: the state changes only once per step; "
-    assert any(warning.startswith(told) for warning in found.warnings)
+    used = f"{found.design.checkpoint_interval_s:.4g} was used."
+    told = f"checkpoint_interval_s = 1 is too short: the state changes only once per step; {used}"
+    assert told in found.warnings
+
+
+def test_an_interval_that_is_used_as_it_is_given_is_not_remarked(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, f"{AS_IT_WAS_RUN},checkpoint_interval_s=3600")
+    assert found.design is not None
+    assert found.design.checkpoint_interval_s == 3600.0
+    assert not any("checkpoint_interval_s" in warning for warning in found.warnings)
+
+
+def test_an_interval_of_a_plan_that_never_saves_is_told_to_be_ignored(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = f"{AS_IT_WAS_RUN},checkpoint_interval_s=3600".replace("sync_sharded", "none")
+    assert (
+        "checkpoint_interval_s = 3600 is ignored: scheme none never saves." in answer(capsys, plan).warnings
+    )
 
 
 @pytest.mark.parametrize("given", ["interval_s=60", "interval_steps=3"])

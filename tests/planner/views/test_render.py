@@ -48,7 +48,11 @@ def test_the_first_line_names_the_site_where_designs_of_the_front_are_at_several
 
 
 def test_a_recommended_design_that_may_not_fit_says_so_beneath_the_first_line() -> None:
-    for used, begins in ((0.951, "It may not fit: 95.1 % of the memory is used"), (0.949, "Job ")):
+    for used, begins in (
+        (0.951, "It may not fit: 95.1 % of the memory is used"),
+        (0.949, "Job "),
+        (1.001, "Job "),  # It does not fit.
+    ):
         best = design().model_copy(update={"peak_memory_bytes": used * design().memory_capacity_bytes})
         answer = recommended().model_copy(update={"recommendation": best})
         assert text_of(answer).splitlines()[1].startswith(begins)
