@@ -233,13 +233,13 @@ def _site_words(job: Job, offer: int) -> str:
 
 
 def _offer_words(job: Job, offer: int) -> str:
-    """Returns the accelerator of an offer, with region and number if several offers have the same one."""
+    """Returns the accelerator of an offer, with region and number, as in job files, if several offers have the same one."""
     name, region = job.offers[offer].accelerator.id, job.site_of(job.offers[offer]).region
     alike = [other for other in job.offers if other.accelerator.id == name]
     if len(alike) == 1:
         return name
     is_alone = sum(job.site_of(other).region == region for other in alike) == 1
-    return f"{name} in {region}" if is_alone else f"{name} in {region} (offer {offer + 1})"
+    return f"{name} in {region}" if is_alone else f"{name} in {region} (offer {offer})"
 
 
 def _is_quote(lever: Lever) -> bool:

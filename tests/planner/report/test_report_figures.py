@@ -532,7 +532,7 @@ def test_the_error_of_a_step_is_that_of_one_kind_of_accelerator_wherever_it_stan
     assert not step.marks
 
 
-@pytest.mark.parametrize(("site", "place"), [("norway", ""), ("us-iowa", " (offer 1)")])
+@pytest.mark.parametrize(("site", "place"), [("norway", ""), ("us-iowa", " (offer 0)")])
 def test_a_design_that_takes_as_long_is_no_tie_if_it_costs_less(site: str, place: str) -> None:
     """Twice the same accelerators of one size: rent is all of the cost, and half more is asked for the others."""
     here, size = rented(job(), h100=1.0, a100=9.0), {"num_gpus": GpuRange(min=16, max=16)}
