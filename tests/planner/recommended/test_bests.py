@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -65,6 +66,28 @@ class TestBests:
                 ratio = values[place] / values[1 - place]
                 expected = 1.0 / ratio if objective is Objective.TIME else ratio
                 assert math.prod(factors.values()) == pytest.approx(expected, rel=0.01)
+
+    @pytest.mark.parametrize(("days", "rival"), [((20.0, 30.0, 25.0), 9), ((20.0, 25.0, 30.0), 8)])
+    def test_a_best_design_that_is_recommended_is_compared_with_the_nearest_of_the_other_bests(
+        self, days: tuple[float, ...], rival: int
+    ) -> None:
+        job = job_with(objectives=["time_to_train", "cost", "energy"])
+        front = evaluate(job, plans_with(*3 * [{"num_gpus": 16}]))
+        scores = replace(
+            front.scores,
+            time_to_train_s=np.array(days) * 86_400,
+            cost_usd=np.array([3e6, 1e6, 2e6]),
+            energy_j=np.array([3e12, 2e12, 1e12]),
+        )
+        fastest, *_ = bests_of(job, replace(front, scores=scores), np.array([7, 8, 9]), 0)
+        assert (fastest.design_id, fastest.compared_with) == (7, rival)
+
+    def test_a_change_from_nothing_is_a_difference(self) -> None:
+        job = job_with(objectives=["time_to_train", "cost"])
+        front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 16}))
+        scores = replace(front.scores, time_to_train_s=np.array([20.0, 30.0]), cost_usd=np.array([5e5, 0.0]))
+        fastest, _ = bests_of(job, replace(front, scores=scores), np.array([7, 8]), 1)
+        assert fastest.changes == {"cost": 5e5}
 
     def test_a_power_cap_is_told_without_a_ratio_and_after_the_factors(self) -> None:
         job = job_with(objectives=["time_to_train", "energy"])

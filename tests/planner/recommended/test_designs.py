@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from constraints.evaluation import evaluate
-from planner.recommended.designs import design_at
+from objectives.metrics import metrics
+from planner.recommended.designs import design_at, water_scope
+from planner.recommended.limit_uses import LimitUse, uses_in_words
+from simulator import catalog
 from simulator.domain.plan import CheckpointScheme
 from tests.support import H100_BOUGHT, job_with, plans_with
 
@@ -22,6 +28,47 @@ def test_parts_sum_to_the_whole_in_units_for_people() -> None:
     assert sum(design.carbon_parts_kgco2e.values()) == pytest.approx(design.carbon_kgco2e)
     assert design.energy_kwh * 3.6e6 == pytest.approx(found.scores.energy_j[0])
     assert sum(design.energy_parts_kwh.values()) == pytest.approx(found.outcomes.energy.total_j[0] / 3.6e6)
+
+
+def test_lost_time_is_summed_by_its_names_in_accounts_of_goodput() -> None:
+    job = job_with(H100_BOUGHT)
+    design = design_at(job, evaluate(job, plans_with({"num_gpus": 64})), 0, 7)
+    badput, run = design.badput_seconds, design.run_seconds
+    waits = run["restart_s"] + run["replacement_wait_s"]
+    assert waits > run["restart_s"] > 0.0
+    assert badput["infrastructure_recovery_from_disruption"] == pytest.approx(waits)
+    assert badput["wasted_progress_from_disruption"] == run["lost_work_s"]
+    assert sum(badput.values()) == pytest.approx(sum(run.values()) - run["productive_s"])
+
+
+@pytest.mark.parametrize(
+    ("months", "pays"), [(21.5, True), (np.inf, False), (np.nan, None)], ids=["pays", "never", "not known"]
+)
+def test_a_purchase_pays_if_it_ever_does(months: float, pays: bool | None) -> None:
+    job = job_with(H100_BOUGHT)
+    found = evaluate(job, plans_with({"num_gpus": 16}))
+    known = metrics(job, found.plans, found.outcomes, found.scores)
+    merits = replace(known, break_even_months=np.array([months]))
+    assert design_at(job, found, 0, 7, merits).buying_pays is pays
+
+
+@pytest.mark.parametrize(
+    ("onsite", "offsite", "scope"),
+    [
+        (0.3, 2.0, "on site and at power stations"),
+        (0.3, None, "on site only; power stations unknown"),
+        (None, 2.0, "power stations only; on-site use unknown"),
+        (None, None, ""),
+    ],
+)
+def test_what_is_not_known_of_water_is_told(onsite: float | None, offsite: float | None, scope: str) -> None:
+    figures = {"water_onsite_l_per_kwh": onsite, "water_offsite_l_per_kwh": offsite}
+    assert water_scope(catalog.site("us-iowa").model_copy(update=figures)) == scope
+
+
+def test_the_use_of_a_limit_is_told_with_its_share() -> None:
+    use = LimitUse(limit="budget_usd", allowed=2e6, used=5e5, probability=0.9)
+    assert list(uses_in_words((use,))) == [("budget", "$500 k", "25.0 % of $2.00 M in 90.0 % of all runs")]
 
 
 @pytest.mark.parametrize(("num_gpus", "num_nodes"), [(4, 1), (8, 1), (16, 2)])

@@ -13,7 +13,7 @@ import pytest
 from planner import load_job, recommend
 from planner.recommended.output import output_folder, write_answer
 from simulator.errors import InputError, NoSpaceError
-from tests.planner.hand_made import recommended
+from tests.planner.hand_made import infeasible, recommended
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -35,6 +35,22 @@ def test_a_full_disk_leaves_no_half_file_of_an_answer(
     with pytest.raises(NoSpaceError, match=rf"output = .*/{breaks_at}: cannot be written: No space left"):
         write_answer(recommended(), tmp_path, "csv")
     assert [entry.name for entry in tmp_path.iterdir()] == left
+
+
+def test_the_front_has_intervals_as_they_are_used_and_marks_the_recommended_design(tmp_path: Path) -> None:
+    answer = recommended()
+    assert {design.plan.checkpoint_interval_s for design in answer.front} == {None}
+    write_answer(answer, tmp_path, "csv")
+    with (tmp_path / "front.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    told = [(row["design_id"], row["is_recommended"], row["checkpoint_interval_s"]) for row in rows]
+    assert told == [("7", "True", "1860.0"), ("8", "False", "1860.0"), ("9", "False", "1860.0")]
+
+
+def test_a_front_of_no_designs_has_a_heading(tmp_path: Path) -> None:
+    write_answer(infeasible(), tmp_path, "csv")
+    (heading,) = (tmp_path / "front.csv").read_text(encoding="utf-8").splitlines()
+    assert heading.startswith("design_id,accelerator,node,num_nodes,region,time_to_train_days,cost_usd,")
 
 
 # docs/answer.md: `design_id` is the same number in both files.

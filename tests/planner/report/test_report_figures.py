@@ -442,6 +442,8 @@ def test_inputs_that_change_the_choice_come_first_and_then_those_with_the_widest
         )
     assert order == sorted(order)
     assert len({width for nearest, width in order if math.isinf(nearest)}) > 1
+    marks = [mark for each in changes.ranges for mark in each.marks]
+    assert all(mark.label.startswith("below" if mark.value < 0.0 else "above") for mark in marks)
     first = changes.ranges[0]
     closest = min(first.marks, key=lambda mark: abs(mark.value))
     assert changes.title.endswith(f"the closest change is {first.label} {closest.label}")
