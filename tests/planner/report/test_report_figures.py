@@ -19,7 +19,7 @@ from planner.recommended.recommendation import Design, Recommendation
 from planner.report import breakdowns as report_breakdowns
 from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
 from planner.report.data import Bar, BarsFigure, HistogramFigure, LinesFigure, Part, Range, RangesFigure
-from planner.report.designs import EXCESS_NAMES
+from planner.report.designs import EXCESS_NAMES, DesignCloud
 from planner.report.fastest import FastestRuns
 from planner.report.figures import part_colours, show_figure
 from planner.report.flips import flips
@@ -717,6 +717,40 @@ def test_of_many_sizes_those_that_split_well_are_drawn() -> None:
     # Each of ten groups spans 200 sizes; from the second on, no group but those that a power of two is in has one to draw.
     assert {512, 1_024} <= sizes
     assert few_sizes({}) == set()
+    assert max(few_sizes({size: cost for size, cost in costs.items() if size < 2_048})) == 2_032
+
+
+def costs_drawn(answer: Recommendation, best: Design, cloud: DesignCloud) -> dict[float, float]:
+    """USD by size of the accelerators of a design."""
+    figures = scaling(drawn().report.job, answer, best, cloud, FastestRuns(drawn().report.job, best))
+    (costs,) = (each for each in figures if each.name == "scaling-cost")
+    (line,) = (each for each in costs.lines if each.label == best.accelerator)
+    return dict(zip(line.x, line.y, strict=True))
+
+
+def test_the_recommended_size_is_drawn_where_a_neighbour_is_cheaper() -> None:
+    best, cloud, answer = best_of(drawn().report), drawn().cloud, drawn().report.answer
+    code = cloud.accelerators.index(best.accelerator)
+    sizes = 8.0 * np.arange(1, len(cloud) + 1)
+    dearer_by_size = replace(
+        cloud,
+        numbers={**cloud.numbers, "num_gpus": sizes, "cost_usd": sizes},
+        codes={**cloud.codes, "accelerator": np.full(len(cloud), code)},
+        broken=np.zeros_like(cloud.broken),
+    )
+    place = len(cloud) // 2 + 5
+    own, other = int(sizes[place]), int(sizes[place + 1])
+    chosen = best.model_copy(update={"plan": best.plan.model_copy(update={"num_gpus": own})})
+    drawn_sizes = costs_drawn(answer.model_copy(update={"front": ()}), chosen, dearer_by_size)
+    assert own in drawn_sizes
+    assert other not in drawn_sizes
+
+
+def test_of_a_size_with_a_cheaper_design_the_front_has_not_the_cost() -> None:
+    best, answer = best_of(drawn().report), drawn().report.answer
+    dear = best.model_copy(update={"cost_usd": 2.0 * best.cost_usd})
+    found = costs_drawn(answer.model_copy(update={"front": (dear,)}), best, drawn().cloud)
+    assert found[best.plan.num_gpus] <= best.cost_usd * (1.0 + 1e-9)
 
 
 def test_an_offer_of_two_sizes_has_its_curves_too(tmp_path: Path) -> None:
