@@ -290,6 +290,40 @@ input_factors: {failure_rate: {low: 0.25, high: 2.0}}
     assert (rent.value, rent.confidence) == ("2.4 USD/GPU-hour (no range given)", "job")
 
 
+def test_the_source_of_a_price_is_none_of_the_other_fields_of_its_offer() -> None:
+    asked = load_job("examples/bloom-176b.yaml")
+    groups = {group.title: group.rows for group in inputs(asked, 0, step_time_error("ampere", "bf16"))}
+    rows = {row.name: row for row in groups["The job"]}
+    assert rows["offers[0].purchase_usd_per_node"].source == asked.offers[0].price_source
+    assert rows["offers[0].num_gpus.max"].source == "job file"
+    assert rows["workload.has_sequence_parallel"].value == "no"
+    assert rows["carbon_scope.hosts"].value == "yes"
+    # What the catalogue describes has groups of its own.
+    assert not [
+        name for name in rows if name.startswith(("workload.model.", "offers[0].accelerator", "site."))
+    ]
+
+
+def test_an_accelerator_of_the_catalogue_that_a_job_changes_is_told_as_that_of_the_job() -> None:
+    asked = load_job("examples/bloom-176b.yaml")
+    (offer,) = asked.offers
+    changed = offer.accelerator.model_copy(update={"idle_power_w": 60.0})
+    own = asked.model_copy(update={"offers": (offer.model_copy(update={"accelerator": changed}),)})
+    title = f"Accelerator {offer.accelerator.id}"
+    said = [
+        {
+            row.source
+            for group in inputs(each, 0, step_time_error("ampere", "bf16"))
+            if group.title == title
+            for row in group.rows
+        }
+        for each in (asked, own)
+    ]
+    differs = "job file (differs from the catalogue's entry)"
+    assert differs not in said[0]
+    assert said[1] == {differs}
+
+
 def test_a_recommended_design_that_hardly_fits_is_named_before_all_others() -> None:
     best, chosen = (
         best_of(drawn().report),

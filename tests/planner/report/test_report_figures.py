@@ -731,7 +731,7 @@ def costs_drawn(answer: Recommendation, best: Design, cloud: DesignCloud) -> dic
 def test_the_recommended_size_is_drawn_where_a_neighbour_is_cheaper() -> None:
     best, cloud, answer = best_of(drawn().report), drawn().cloud, drawn().report.answer
     code = cloud.accelerators.index(best.accelerator)
-    sizes = 8.0 * np.arange(1, len(cloud) + 1)
+    sizes = np.cumsum(np.full(len(cloud), 8.0))
     dearer_by_size = replace(
         cloud,
         numbers={**cloud.numbers, "num_gpus": sizes, "cost_usd": sizes},

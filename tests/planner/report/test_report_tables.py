@@ -6,10 +6,15 @@ import re
 
 import pytest
 
+from planner.recommended.comparisons import WhatIfCase
+from planner.recommended.recommendation import Recommendation
 from planner.report import explorer as report_explorer
 from planner.report.data import Bar, BarsFigure, DesignCounts, HistogramFigure, Part
 from planner.report.explorer import explorer
+from planner.report.sections import comparisons, inputs, rejected, verdict
 from planner.report.tables import figure_table, number
+from planner.text import human
+from tests.planner.hand_made import infeasible, interrupted, recommended
 from tests.planner.report_pages import Page
 from tests.planner.report_studies import drawn
 
@@ -110,3 +115,77 @@ def test_runs_beyond_a_histogram_have_a_row_if_there_are_any(num_beyond: int) ->
 
 def test_what_never_ends_has_words_and_no_value() -> None:
     assert number(None, "never ends", "a.b") == '<data value="" data-path="a.b">never ends</data>'
+
+
+def text_of(html: str) -> str:
+    """The text of a part of a page, with a space between its elements."""
+    return " ".join(" ".join(Page(html).texts).split())
+
+
+def verdict_of(answer: Recommendation) -> str:
+    return text_of(verdict(drawn().report.model_copy(update={"answer": answer})))
+
+
+@pytest.mark.parametrize(
+    ("answer", "begins"),
+    [
+        (recommended(), "Take 1,024 x h100-sxm5-80gb, TP8 PP4 VPP2 DP32."),
+        (interrupted(), "The search was stopped; the best design so far is 1,024 x h100-sxm5-80gb, TP8"),
+        (infeasible(), "No design meets all limits."),
+        (
+            interrupted().model_copy(update={"recommendation": None, "front": (), "uncertainty": None}),
+            "Stopped before a design was found.",
+        ),
+    ],
+)
+def test_a_page_begins_with_what_to_do(answer: Recommendation, begins: str) -> None:
+    assert verdict_of(answer).startswith(begins)
+
+
+def test_a_figure_has_the_range_of_its_replays_where_both_ends_are_known() -> None:
+    answer = recommended()
+    sure = answer.uncertainty
+    assert sure is not None
+    known = "Time to train 31.4 days mean; 30.6 days to 33.4 days in 9 of 10 replays"
+    assert known in verdict_of(answer).replace("\N{NO-BREAK SPACE}", " ")
+    late = sure.model_copy(
+        update={"time_to_train_days": sure.time_to_train_days.model_copy(update={"p95": None})}
+    )
+    told = verdict_of(answer.model_copy(update={"uncertainty": late}))
+    assert "Time to train 31.4 days mean Cost" in told.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_the_cost_has_the_range_of_all_inputs_or_else_of_prices_if_there_is_one() -> None:
+    answer, prices = recommended(), "over the price range of the hardware"
+    best = answer.front[0]
+    assert prices in verdict_of(answer)
+    one_price = best.model_copy(update={"cost_high_usd": best.cost_low_usd})
+    assert prices not in verdict_of(answer.model_copy(update={"recommendation": one_price}))
+    unsure = drawn().report.answer.input_uncertainty
+    assert unsure is not None
+    told = verdict_of(answer.model_copy(update={"input_uncertainty": unsure}))
+    assert prices not in told
+    time, cost = (
+        part.partition(" in 9 of 10 draws")[0].split("replays ")[-1]
+        for part in (told.partition("Time to train")[2], told.partition(" Cost ")[2])
+    )
+    drawn_time, drawn_cost = (unsure.figures[name] for name in ("time_to_train", "cost"))
+    assert time == f"{human.duration(drawn_time.p5)} to {human.duration(drawn_time.p95)}"
+    assert cost == f"{human.dollars(drawn_cost.p5)} to {human.dollars(drawn_cost.p95)}"
+
+
+def test_designs_that_a_bound_excludes_are_told_before_those_that_were_simulated() -> None:
+    assert text_of(rejected(recommended())).endswith("budget_usd cost above budget_usd = 2e6 1,234 56")
+
+
+def test_a_what_if_case_that_changes_a_figure_to_nothing_is_no_unknown_one() -> None:
+    cases = (WhatIfCase(case="free power", cost_usd=0.0, note="a gift"),)
+    told = text_of(comparisons(recommended().model_copy(update={"what_if": cases})))
+    assert told.endswith("free power not known $0 not known not known a gift")
+
+
+def test_of_the_groups_of_inputs_the_first_is_open() -> None:
+    html = inputs(drawn().report)
+    opened = ["open" in attributes for name, attributes in Page(html).tags if name == "details"]
+    assert len(opened) > 2
+    assert opened == [True, *[False] * (len(opened) - 1)]
