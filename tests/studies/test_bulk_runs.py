@@ -202,6 +202,7 @@ def test_an_unknown_layout_is_left_to_the_interface(
     ("columns", "rule"),
     [
         ({"params": {"a": ["1"]}}, r"param 'a' has 1 entries for 2 designs"),
+        ({"tags": {"a": ["1", "2", "3"]}}, r"tag 'a' has 3 entries for 2 designs"),
         ({"metrics": {"a,b": np.zeros(2)}}, r"metric 'a,b': use at most 250 of letters"),
         ({"metrics": {"a": np.array(["1", "2"])}}, r"metric 'a' does not hold numbers"),
         ({"params": {"a": ["1", "x" * 6001]}}, r"param 'a' has 6001 characters: MLflow takes 6000"),

@@ -147,6 +147,14 @@ def test_a_study_that_breaks_off_says_so_and_keeps_its_points(
     assert curve(tracker, "hypervolume") == [(0, 0.5)]
 
 
+def test_a_result_is_at_the_last_step_of_the_curves_in_whatever_order_they_came(uri: str) -> None:
+    with opened(uri) as tracker:
+        tracker.log_generation(7, {"hypervolume": 0.7})
+        tracker.log_generation(3, {"num_feasible": 3.0})
+        tracker.finish("FINISHED", {"recommended_cost_usd": 2.0})
+    assert curve(tracker, "recommended_cost_usd") == [(7, 2.0)]
+
+
 def test_a_study_that_does_not_say_how_it_ended_is_finished(uri: str) -> None:
     with opened(uri) as tracker:
         pass
@@ -268,6 +276,9 @@ def test_the_store_of_the_working_folder_needs_no_address(
     with opened(f"sqlite:///{file}") as tracker:
         assert tracker.open_command == "capplan ui"
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///other.db")
+        assert tracker.open_command == f"capplan ui --tracking-uri sqlite:///{file}"
+        # Whoever is told the command need not have the variable.
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{file}")
         assert tracker.open_command == f"capplan ui --tracking-uri sqlite:///{file}"
 
 

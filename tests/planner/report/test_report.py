@@ -295,7 +295,7 @@ def test_the_source_of_a_price_is_none_of_the_other_fields_of_its_offer() -> Non
     groups = {group.title: group.rows for group in inputs(asked, 0, step_time_error("ampere", "bf16"))}
     rows = {row.name: row for row in groups["The job"]}
     assert rows["offers[0].purchase_usd_per_node"].source == asked.offers[0].price_source
-    assert rows["offers[0].num_gpus.max"].source == "job file"
+    assert rows["offers[0].num_gpus.max"].source == rows["offers[0].price_source"].source == "job file"
     assert rows["workload.has_sequence_parallel"].value == "no"
     assert rows["carbon_scope.hosts"].value == "yes"
     # What the catalogue describes has groups of its own.
