@@ -112,7 +112,8 @@ class RunOptions(TypedDict, total=False):
     kind_nodes: npt.ArrayLike
     """Nodes that go to repair and must be replaced, unless their cost is in `reduced_capacity_s`. Default 0."""
     kind_fast_survival: npt.ArrayLike
-    """Probability that the fast level of saves survives. Default 1."""
+    """Probability that the fast level of saves, or a live replica, survives. Default 1. No live replica survives a planned
+    interruption of a run that saves."""
     durable_every: npt.ArrayLike
     """One save in this many is also written to the durable level, >= 1. Default 1."""
     durable_commit_s: npt.ArrayLike
