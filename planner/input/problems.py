@@ -218,9 +218,10 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
         return _mapping_rule(location, model_at)
     if kind in _RULES:
         is_whole = kind.startswith("int")
-        way = way_out(detail["input"], str(location[-1]), is_whole=is_whole) if kind in _UNREADABLE else ""
-        way += grams_hint(detail["input"], str(location[-1])) if kind == "less_than_equal" else ""
-        return _EMPTY if _is_empty_text(detail) else _RULES[kind].format(**detail.get("ctx", {})) + way
+        field, limits = str(location[-1]) if location else "", detail.get("ctx", {})
+        way = way_out(detail["input"], field, is_whole=is_whole) if kind in _UNREADABLE else ""
+        way += grams_hint(detail["input"], field, limits["le"]) if kind == "less_than_equal" else ""
+        return _EMPTY if _is_empty_text(detail) else _RULES[kind].format(**limits) + way
     return detail["msg"]
 
 

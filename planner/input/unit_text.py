@@ -14,11 +14,11 @@ _BYTES = {f"{prefix}b": factor for prefix, factor in _PREFIXES.items()} | {
     "gib": GIB,
     "tib": KIB * GIB,
 }
-_RATES = (
-    {f"{unit}/s": factor for unit, factor in _BYTES.items()}
-    | {f"{prefix}bit/s": factor / BITS_PER_BYTE for prefix, factor in _PREFIXES.items()}
-    | {f"{prefix}bps": factor / BITS_PER_BYTE for prefix, factor in _PREFIXES.items()}
-)
+_RATES = {f"{unit}/s": factor for unit, factor in _BYTES.items()} | {
+    f"{prefix}{bits}": factor / BITS_PER_BYTE
+    for prefix, factor in _PREFIXES.items()
+    for bits in ("bit/s", "bps")
+}
 _HOURS = {"h": HOUR, "hour": HOUR, "hours": HOUR}
 _DAYS = {"d": DAY, "day": DAY, "days": DAY, "week": 7.0 * DAY, "weeks": 7.0 * DAY}
 _SECONDS = {"s": 1.0, "m": MINUTE, "min": MINUTE, **_HOURS, **_DAYS}
@@ -39,8 +39,8 @@ UNITS: Mapping[str, Mapping[str, float]] = {
 have 8,192 tokens."""
 _PER = "_per_"
 """Part of the names of rates, whose last unit is not that of the number: failures_per_1000_node_days."""
-MOST_GRAMS = 2000.0
-"""Largest emission factor in g/kWh; what is larger is no grid in either unit."""
+_BITS = "b/s"
+"""A small b is a bit: 400 Gb/s are 50 GB/s."""
 _WRITTEN = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z][a-z/0-9]*|%)\s*", re.IGNORECASE | re.ASCII)
 
 
@@ -52,7 +52,7 @@ def number_with_unit(text: str, field: str) -> float | None:
         (100000000.0, 30000.0, None)
     """
     units = next((units for end, units in UNITS.items() if _ends_with(field, end)), {})
-    match = _WRITTEN.fullmatch(text)
+    match = _WRITTEN.fullmatch(text.replace(_BITS, "bit/s"))
     factor = units.get(match[2].lower()) if match else None
     if match is None or factor is None:
         return None
@@ -62,9 +62,9 @@ def number_with_unit(text: str, field: str) -> float | None:
         return None
 
 
-def grams_hint(value: object, field: str) -> str:
-    """Returns what an emission factor that is too large is in kilograms, if it may be in grams: `; 57 g/kWh are 0.057`."""
-    if not isinstance(value, (int, float)) or not field.endswith("kgco2e_per_kwh") or value > MOST_GRAMS:
+def grams_hint(value: object, field: str, most_kg: float) -> str:
+    """Returns what an emission factor above `most_kg` is in kilograms, if it may be in grams: `; 57 g/kWh are 0.057`."""
+    if not isinstance(value, (int, float)) or not field.endswith("kgco2e_per_kwh") or value > KILO * most_kg:
         return ""
     return f"; {value:g} g/kWh are {value / KILO:g}"
 

@@ -31,6 +31,7 @@ BLOOM = Path(__file__).parents[3] / "examples" / "bloom-176b.yaml"
         ("storage.write_bytes_per_s=400Gbit/s", "must be a number; write 5e10"),
         ("storage.write_bytes_per_s_per_node=2 GB/s", "must be a number; write 2e9"),
         ("storage.write_bytes_per_s=400Gbps", "must be a number; write 5e10"),
+        ("storage.write_bytes_per_s=400 Gb/s", "must be a number; write 5e10"),
         ("storage.capacity_bytes=2PB", "must be a number; write 2e15"),
         ("storage.capacity_bytes=2 KiB", "must be a number; write 2048"),
         ("storage.capacity_bytes=2 MiB", "must be a number; write 2.097152e6"),
