@@ -24,6 +24,7 @@ from simulator.domain.workload import Workload
 from simulator.simulate import steps_and_memory
 from simulator.table import Floats
 from tests.simulator.builders import job_of, plan_of, rented, training
+from tests.simulator.faster import improved
 
 ACCELERATORS = (
     "a100-sxm4-80gb",
@@ -38,12 +39,13 @@ ACCELERATORS = (
 )
 MODELS = ("llama-3.1-8b", "llama-3.1-70b", "mixtral-8x7b", "qwen3-30b-a3b")
 PARTS = {
-    "memory": ("accelerator", "memory_bytes_per_s"),
-    "computation": ("accelerator", "bf16_flop_per_s"),
-    "scale-up links": ("accelerator", "scale_up_bytes_per_s"),
-    "network cards": ("node", "network_bytes_per_s"),
-    "copies to main memory": ("node", "host_copy_bytes_per_s"),
+    "memory": "memory_bytes_per_s",
+    "computation": "flop_per_s",
+    "scale-up links": "scale_up_bytes_per_s",
+    "network cards": "network_bytes_per_s",
+    "copies to main memory": "host_copy_bytes_per_s",
 }
+"""Rate of each part."""
 FACTORS = (1.1, 2.0)
 LEAST_FRACTION = 1e-3
 """A step that is longer by less counts as equal."""
@@ -107,20 +109,13 @@ def _can_have(model: str, plan: Plan) -> bool:
     )
 
 
-def faster(offer: Offer, part: str, factor: float) -> Offer:
-    """Returns the offer with one part so many times as fast."""
-    owner, field = PARTS[part]
-    whole = getattr(offer, owner)
-    return offer.model_copy(update={owner: whole.model_copy(update={field: factor * getattr(whole, field)})})
-
-
 def slowed(offer: Offer, workload: Workload, plans: list[Plan]) -> Iterator[Slowed]:
     """Yields every plan whose step any faster part makes longer."""
     table = PlanTable.from_plans(plans)
     usual_s = _steps_s(offer, workload, table)
-    for part in PARTS:
+    for part, rate in PARTS.items():
         for factor in FACTORS:
-            longer = _steps_s(faster(offer, part, factor), workload, table) / usual_s - 1.0
+            longer = _steps_s(improved(offer, rate, factor), workload, table) / usual_s - 1.0
             for row in np.flatnonzero(longer > LEAST_FRACTION):
                 words = f"{part} x {factor:g}, {workload.model.name}, {_words(plans[row])}"
                 yield Slowed(longer=float(longer[row]), words=words)

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.domain.hardware import Accelerator, Precision
+from simulator.domain.hardware import Precision
 from simulator.domain.model import RecomputeModule
-from simulator.domain.offer import Offer
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.recompute_modules import CORE, Parts
 from simulator.domain.workload import Workload
 from simulator.simulate import simulate
 from tests.simulator.builders import job_of, plan_of, rented, table_of, training
 from tests.simulator.domain.test_workload_choices import outcome, workloads
+from tests.simulator.faster import improved, with_rate_of_chip
 
 ROUNDING = 1e-9
 """A step is a sum of thousands of times; their last bits may round either way."""
@@ -38,37 +38,6 @@ def layouts(draw: st.DrawFn) -> Plan:
         shards=draw(st.sampled_from([None, 4])) if zero else None,
         precision=draw(st.sampled_from([Precision.BF16, Precision.FP8])),
     )
-
-
-def with_flops(chip: Accelerator, factor: float) -> Accelerator:
-    names = ("bf16_flop_per_s", "fp8_flop_per_s", "measured_bf16_flop_per_s")
-    return chip.model_copy(update={name: factor * value for name in names if (value := getattr(chip, name))})
-
-
-def with_rate_of_chip(offer: Offer, name: str, factor: float) -> Offer:
-    chip = offer.accelerator
-    return offer.model_copy(
-        update={"accelerator": chip.model_copy(update={name: factor * getattr(chip, name)})}
-    )
-
-
-def with_rate_of_node(offer: Offer, name: str, factor: float) -> Offer:
-    return offer.model_copy(
-        update={"node": offer.node.model_copy(update={name: factor * getattr(offer.node, name)})}
-    )
-
-
-def improved(offer: Offer, name: str, factor: float) -> Offer:
-    """Returns the offer with one rate so many times as high, or a link domain of as many nodes."""
-    match name:
-        case "flop_per_s":
-            return offer.model_copy(update={"accelerator": with_flops(offer.accelerator, factor)})
-        case "memory_bytes_per_s" | "scale_up_bytes_per_s":
-            return with_rate_of_chip(offer, name, factor)
-        case "link_domain_size":
-            return with_rate_of_node(offer, name, max(1, round(factor)))
-        case _:
-            return with_rate_of_node(offer, name, factor)
 
 
 @pytest.mark.parametrize(
