@@ -6,10 +6,8 @@ import pytest
 
 from planner.notes.accuracy_notes import accuracy_notes
 from simulator.accuracy.published_runs import LEAST_ROWS, Accuracy
-from simulator.domain.calibration import StepResiduals
-from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
-from tests.planner.calibrations import calibration_with
+from tests.planner.calibrations import with_measured_steps
 from tests.planner.hand_made import design, recommended
 from tests.simulator.builders import job_of, rented, training
 
@@ -21,23 +19,6 @@ BEST = design(days=30.0)
 
 def notes_with(job: Job, words: str) -> list[str]:
     return [note for note in accuracy_notes(job, None, BEST) if words in note]
-
-
-def calibrated(job: Job) -> Job:
-    """The job with steps that its owner measured on its first accelerator."""
-    measured = StepResiduals(
-        accelerator=job.offers[0].accelerator.id,
-        precision=Precision.BF16,
-        has_experts=job.workload.model.experts is not None,
-        num_configurations=8,
-        mean_absolute_error_fraction=0.03,
-        bias_fraction=0.0,
-        shared_log_deviation=0.02,
-        own_log_deviation=0.02,
-        interval_log_half_width=0.05,
-    )
-    calibration = calibration_with(()).model_copy(update={"residuals": (measured,)})
-    return job.model_copy(update={"calibration": calibration})
 
 
 class TestStepsThatAreWrongOneWay:
@@ -76,7 +57,7 @@ class TestStepsThatAreWrongOneWay:
 def test_owners_who_measured_need_no_published_step() -> None:
     job = job_of(DENSE, rented(H200))
     assert notes_with(job, "No published step on h200-sxm-141gb was compared")
-    assert not notes_with(calibrated(job), "No published step")
+    assert not notes_with(with_measured_steps(job), "No published step")
 
 
 def test_an_accelerator_without_kernels_is_told_once() -> None:
@@ -90,7 +71,7 @@ def test_mixtures_of_experts_are_doubted_unless_their_owner_measured_them() -> N
     (note,) = notes_with(job, "barely validated")
     # simulator/data/accuracy.csv: all kinds of mixtures are simulated too fast.
     assert "% too fast; groups of fewer than" in note
-    assert not notes_with(calibrated(job), "barely validated")
+    assert not notes_with(with_measured_steps(job), "barely validated")
 
 
 class TestAcceleratorsWithUnlikeErrors:
@@ -118,7 +99,7 @@ class TestAcceleratorsWithUnlikeErrors:
         assert not notes_with(job_of(DENSE, rented(H100), rented("b200-sxm-180gb")), "Simulated steps differ")
 
     def test_an_accelerator_that_its_owner_measured_is_not_compared(self) -> None:
-        job = calibrated(job_of(DENSE, rented(A100), rented(H100)))
+        job = with_measured_steps(job_of(DENSE, rented(A100), rented(H100)))
         assert not notes_with(job, "Simulated steps differ")
 
 

@@ -7,10 +7,8 @@ import pytest
 from planner.notes.doubts import doubts
 from planner.one_design.simulated_design import SimulatedDesign, simulate_plan
 from planner.text import human
-from simulator.domain.calibration import StepResiduals
-from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
-from tests.planner.calibrations import calibration_with
+from tests.planner.calibrations import with_measured_steps
 from tests.simulator.builders import job_of, plan_of, rented, training
 
 DENSE = training("llama-3.1-8b", global_batch_size=64)
@@ -66,17 +64,5 @@ def test_nothing_is_doubted_of_a_step_whose_error_is_not_known() -> None:
 
 
 def test_steps_that_their_owner_measured_are_not_doubted() -> None:
-    measured = StepResiduals(
-        accelerator="mi300x",
-        precision=Precision.BF16,
-        has_experts=False,
-        num_configurations=8,
-        mean_absolute_error_fraction=0.03,
-        bias_fraction=0.0,
-        shared_log_deviation=0.02,
-        own_log_deviation=0.02,
-        interval_log_half_width=0.05,
-    )
-    calibration = calibration_with(()).model_copy(update={"residuals": (measured,)})
-    job = job_of(DENSE, rented("mi300x")).model_copy(update={"calibration": calibration})
-    assert not step_doubts(simulated(job))
+    job = job_of(DENSE, rented("mi300x"))
+    assert not step_doubts(simulated(with_measured_steps(job)))
