@@ -15,12 +15,11 @@ from planner.input.plan_input import plan_of
 from planner.job.file import load_job
 from planner.one_design.simulated_design import simulate_plan
 from planner.recommended.recommendation import Design
-from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 from simulator.units import HOUR, JOULES_PER_MWH, KILO
 
 PAGE = Path(__file__).parent / "how-to" / "carbon-report.md"
-JOB = "examples/bloom-176b.yaml"
+JOB = Path(__file__).parents[1] / "examples" / "bloom-176b.yaml"
 PLAN = {
     "tp": 4,
     "pp": 12,
@@ -35,11 +34,8 @@ GPU_HOURS, RATED_W, KGCO2E_PER_KWH = 1_082_990, 400.0, 0.057
 """Hours, power and grid of arXiv 2211.02001."""
 GPU_KGCO2E, SERVER_KGCO2E, LIFETIME_YEARS, UTILIZATION_FRACTION = 150.0, 2500.0, 6.0, 0.85
 """What the same study counts for making a GPU and a server, and over which time."""
-PUBLISHED_MWH, IDLE_MWH, PUBLISHED_T = (
-    433.2,
-    256.6,
-    {"dynamic": 24.69, "servers": 7.57, "gpus": 3.64, "idle": 14.6},
-)
+PUBLISHED_MWH, IDLE_MWH = 433.2, 256.6
+PUBLISHED_T = {"dynamic": 24.69, "servers": 7.57, "gpus": 3.64, "idle": 14.6}
 """Its results; idle is the power of nodes and infrastructure without load."""
 
 
@@ -107,8 +103,7 @@ def _parts_of_the_study() -> dict[str, float]:
 
 
 def _simulated() -> Design:
-    job: Job = load_job(JOB)
-    design = simulate_plan(job, PLAN, with_sensitivities=False).design
+    design = simulate_plan(load_job(JOB), PLAN, with_sensitivities=False).design
     if design is None:
         raise ValueError(f"{JOB} has no such design")
     return design

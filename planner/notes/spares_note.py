@@ -6,7 +6,7 @@ from constraints.evaluation import evaluate
 from planner.recommended.recommendation import Design
 from planner.text import human
 from simulator.domain.job import Job
-from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.plan import PlanTable
 from simulator.run.interruptions import sufficient_spare_nodes
 from simulator.units import DAY
 
@@ -20,7 +20,7 @@ def spares_notes(job: Job, design: Design) -> list[str]:
     enough = int(sufficient_spare_nodes(job, PlanTable.from_plans([plan]))[0])
     if enough <= plan.num_spare_nodes:
         return []
-    spared = evaluate(job, PlanTable.from_plans([_with_spares(plan, enough)]))
+    spared = evaluate(job, PlanTable.from_plans([plan.model_copy(update={"num_spare_nodes": enough})]))
     days, usd = float(spared.scores.time_to_train_s[0]) / DAY, float(spared.scores.cost_usd[0])
     change = days / design.time_to_train_days - 1.0
     if change > -LEAST_SAVING_FRACTION:
@@ -32,7 +32,3 @@ def spares_notes(job: Job, design: Design) -> list[str]:
         f"{human.dollars(usd)} ({human.change(usd / design.cost_usd - 1.0)})."
     )
     return [note]
-
-
-def _with_spares(plan: Plan, num_nodes: int) -> Plan:
-    return plan.model_copy(update={"num_spare_nodes": num_nodes})

@@ -116,6 +116,8 @@ class CheckpointTable(Table):
     def saves_per_durable(self, interval_s: Floats) -> Integers:
         """Returns the number of saves from one that continues to the file system to the next, `(n,)`; it writes one at a time.
 
+        In runs (`simulator.run.levels.saves_per_durable`) the tax slows training down meanwhile, so that they may be fewer.
+
         Args:
             interval_s: training time between two saves, `(n,)`.
         """
