@@ -66,7 +66,7 @@ def design_of(setting: RunSetting) -> RunDesign:
     cut_cells = _cut_cells(setting, shape["num_layers"], layout, order)
     shape["num_layers"] = _cut_layers(setting, shape["num_layers"], layout, cut_cells)
     habit_cells = setting.cells(layout, shape["num_layers"], habits, stage)
-    sequences = _sequence_cells(setting, layout)
+    sequences = _sequence_cells(setting, layout, num_heads=shape["num_heads"])
     shape["num_kv_heads"] = exchanged_heads(
         told, sequences, heads=shape["num_heads"], kv_heads=shape["num_kv_heads"], layout=layout
     )
@@ -124,7 +124,7 @@ def _cut_layers(setting: RunSetting, num_layers: int, layout: RunLayout, cut_cel
     return num_layers if "stage_layers" in cut_cells else split_layers(setting.told, num_layers, layout)
 
 
-def _sequence_cells(setting: RunSetting, layout: RunLayout) -> dict[str, object]:
+def _sequence_cells(setting: RunSetting, layout: RunLayout, *, num_heads: int) -> dict[str, object]:
     """Returns windows, packed documents and, if there are several context-parallel ranks, their exchange."""
     told = setting.told
     window = window_cells(told, setting.known)
@@ -136,7 +136,12 @@ def _sequence_cells(setting: RunSetting, layout: RunLayout) -> dict[str, object]
         if splits_for_context(told.text("sp")):
             told.remark("sp", "no ranks share the sequence; say in cp how many do")
         return found
-    exchange, is_assumed = context_exchange(told, setting.habits, has_window="window_tokens" in found)
+    exchange, is_assumed = context_exchange(
+        told,
+        setting.habits,
+        has_window="window_tokens" in found,
+        splits_heads=num_heads % (layout.tensor_parallel * layout.context_parallel) == 0,
+    )
     return {
         **found,
         "context_exchange": told.default("context_exchange", exchange) if is_assumed else exchange,

@@ -28,12 +28,15 @@ DEEPSPEED = Habits(
     pipeline_added_gradient_bytes=deepspeed_bytes.BF16_ADDED_GRADIENT,
     hides_gradients_in_pipeline=False,
     keeps_stage_outputs=True,
+    context_exchange="all_to_all",
     memory_kind="device",
 )
-"""Up to ZeRO-2 whole buckets are all-reduced, of which ranks keep their share (`allreduce_and_scatter`,
-`use_multi_rank_bucket_allreduce`, on by default); they are taken to hide (`overlap_comm`, on by default under ZeRO-3 alone, but
-in most configurations). Pipelines reduce behind the last backward pass (`_exec_reduce_grads`), and in bf16 have sums in 32 bits
-(`BF16_Optimizer`)."""
+"""Sequences are shared by Ulysses (`DistributedAttention` in `deepspeed/sequence/layer.py`), also beside Megatron. Up to ZeRO-2
+whole buckets are all-reduced, of which ranks keep their share (`allreduce_and_scatter`, `use_multi_rank_bucket_allreduce`, on
+by default); they are taken to hide (`overlap_comm`, on by default under ZeRO-3 alone, but in most configurations). Pipelines
+reduce behind the last backward pass (`_exec_reduce_grads`), and in bf16 have sums in 32 bits (`BF16_Optimizer`)."""
+GPT_NEOX = replace(DEEPSPEED, context_exchange="ring")
+"""GPT-NeoX has the engine of DeepSpeed, and layers of its own."""
 EARLY_DEEPSPEED = replace(
     DEEPSPEED,
     name="Megatron-DeepSpeed of 2021-22",

@@ -15,6 +15,7 @@ from planner.measured.frameworks.deepspeed_habits import (
     DEEPSPEED,
     EARLY_DEEPSPEED,
     EARLY_ZERO_3,
+    GPT_NEOX,
     INTERN_EVO,
 )
 from planner.measured.frameworks.families import DEEPSPEED as DEEPSPEED_WORDS
@@ -108,7 +109,8 @@ _JAX_WORDS = (
 _FRAMEWORKS = (
     _Framework(words="vtrain.*deepspeed", habits=VTRAIN_RUNS),
     _Framework(words="vtrain", habits=VTRAIN),
-    _Framework(words=r"megatron-?deepspeed|gpt-?neo-?x|\bneo-?x\b", habits=DEEPSPEED, early=EARLY_DEEPSPEED),
+    _Framework(words="megatron-?deepspeed", habits=DEEPSPEED, early=EARLY_DEEPSPEED),
+    _Framework(words=r"gpt-?neo-?x|\bneo-?x\b", habits=GPT_NEOX, early=EARLY_DEEPSPEED),
     _Framework(words=_NEMO_PROPER, last=(2023, 12), habits=NEMO_APEX, on_old_families=NEMO_2023),
     _Framework(words=_NEMO_PROPER, last=(2024, 5), habits=NEMO_APEX),
     _Framework(words=r"megatron-?bridge", habits=BRIDGE),

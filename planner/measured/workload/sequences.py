@@ -179,10 +179,17 @@ def splits_sequence_only(written: str) -> bool:
     return bool(_SEQUENCE_ONLY.search(written))
 
 
-def context_exchange(told: Told, habits: Habits, *, has_window: bool) -> tuple[ContextExchange, bool]:
+def context_exchange(
+    told: Told, habits: Habits, *, has_window: bool, splits_heads: bool
+) -> tuple[ContextExchange, bool]:
     """Returns how context-parallel ranks attend to the whole sequence, and whether this had to be assumed.
 
-    A ring does not support windows, so keys and values are assumed to be gathered if there are any.
+    Args:
+        told: the row.
+        habits: of its framework.
+        has_window: whether layers have a sliding window, which a ring does not support: keys and values are then assumed to
+            be gathered.
+        splits_heads: whether the ranks can have equally many heads, as habitual exchanges of heads need.
 
     Raises:
         InputError: the column says something else.
@@ -197,10 +204,14 @@ def context_exchange(told: Told, habits: Habits, *, has_window: bool) -> tuple[C
     scheme: ContextExchange | None = "ring" if _RING.search(written) else None
     if found := _exchange(written) or ("all_to_all" if _BY_HEADS.search(written) else scheme):
         return _meant_under(habits, found, written), False
-    for said in (f"CP {told.text('cp')}", told.text("notes")):
+    for said in (f"CP {told.text('cp')}", told.text("notes"), told.framework):
         if found := _exchange(said):
             return _meant_under(habits, found, said), False
-    return ("all_gather" if has_window else habits.context_exchange), True
+    if habits.context_exchange == "all_to_all":
+        habit: ContextExchange = "all_to_all" if splits_heads else "ring"
+    else:
+        habit = habits.context_exchange
+    return ("all_gather" if has_window and habit != "all_to_all" else habit), True
 
 
 def exchanged_heads(

@@ -128,6 +128,9 @@ class TestContextParallelism:
             ({"framework": "torchtitan", "cp_comm_type": "alltoall"}, "ring"),
             ({"framework": "torchtitan", "notes": "ring attention, rotate_method: alltoall"}, "ring"),
             ({"framework": "torchtitan", "notes": "Ulysses"}, "all_to_all"),
+            ({"framework": "FSDP2 with DeepSpeed-Ulysses"}, "all_to_all"),
+            ({"framework": "Megatron-LM, ring attention"}, "ring"),
+            ({"framework": "DeepSpeed", "notes": "ring attention"}, "ring"),
         ],
     )
     def test_its_exchange_is_what_is_said(
@@ -143,6 +146,10 @@ class TestContextParallelism:
             ({}, "ring"),
             ({"framework": "torchtitan"}, "gathered_ring"),
             ({"window": 4096}, "all_gather"),
+            ({"framework": "DeepSpeed"}, "all_to_all"),
+            ({"framework": "Megatron-DeepSpeed 2024", "window": 4096}, "all_to_all"),
+            ({"framework": "GPT-NeoX 2024"}, "ring"),
+            ({"framework": "DeepSpeed", "model": "Qwen2.5-7B", "cp": 8}, "ring"),  # 28 heads
             ({"notes": "all-to-all dispatcher"}, "ring"),  # of experts
             ({"notes": "CP=4, all-to-all dispatcher"}, "ring"),
             ({"notes": "CP 4 all-to-all dispatcher"}, "ring"),
