@@ -8,7 +8,7 @@ import click
 
 from planner.cli.terminal.help import examples
 
-KINDS = ("accelerators", "nodes", "fabrics", "models", "sites", "rents", "factors")
+KINDS = ("accelerators", "nodes", "fabrics", "models", "sites", "frameworks", "rents", "factors")
 """The members of `simulator.catalog.Kind`, which is too slow to import for `--help`."""
 
 

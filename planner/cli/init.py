@@ -23,6 +23,7 @@ OPTIONS = {
     "tokens": ("NUMBER", "Tokens of the whole run, such as 2T."),
     "sequence-length": ("NUMBER", "Tokens per sequence."),
     "batch-tokens": ("NUMBER", "Tokens per optimizer step, such as 4M."),
+    "framework": ("NAME", "Training software: a name from `capplan catalog frameworks`."),
     "accelerators": ("NAME,...", "Accelerators on offer: names from `capplan catalog accelerators`."),
     "gpus": ("MIN-MAX", "Range of the number of accelerators, such as 64-1024."),
     "max-nodes": ("NUMBER,...", "Nodes that there are, spares included, one for all or one each."),

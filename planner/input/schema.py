@@ -65,8 +65,8 @@ FORMS = (
         field="catalog",
         written="path of a CSV file, or list of paths, relative to the job file",
         default="not set",
-        meaning="Own prices, hardware, regions and factors, which replace those of the catalogue or are new entries "
-        "(`docs/cost-energy-carbon.md`).",
+        meaning="Own prices, hardware, regions, frameworks and factors, which replace those of the catalogue or are new "
+        "entries (`docs/cost-energy-carbon.md`).",
     ),
     Form(
         model=Job,
@@ -82,6 +82,7 @@ FORMS = (
         written="model of the catalogue, {config: path of a config.json}, or the fields of ModelShape; beside the first two "
         "num_mtp_layers may stand: {name: model of the catalogue, num_mtp_layers: 1}",
     ),
+    Form(model=Workload, field="framework", written="framework of the catalogue"),
     Form(
         model=Workload,
         field="global_batch_size",

@@ -215,6 +215,12 @@ QUESTIONS = (
         checked=_amount("4M or 4e6"),
     ),
     Question(
+        name="framework",
+        text="Which software trains it? (a name of `capplan catalog frameworks`)",
+        default=_always("megatron-lm"),
+        checked=_known(Kind.FRAMEWORKS),
+    ),
+    Question(
         name="accelerators",
         text="Which accelerators are on offer? (names of `capplan catalog accelerators`, commas between them)",
         default=_always("h100-sxm5-80gb"),
@@ -303,6 +309,9 @@ def job_text(answers: Answers, *, file: str, schema: str) -> str:
             "  global_batch_tokens",
             answers["batch-tokens"],
             "of one step; rounded to sequences that split well",
+        ),
+        _line(
+            "  framework", answers["framework"], "capplan catalog frameworks: what its software does by habit"
         ),
         _line("  # precisions", "[bf16, fp8]", "number formats that the run may use; left out: bf16"),
         "",

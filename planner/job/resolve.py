@@ -15,6 +15,7 @@ from planner.input.problems import Findings, nearest
 from planner.input.schema import DEFAULT_PRESET, Location
 from planner.input.yaml_text import read_document
 from planner.job.batch_size import whole_sequences
+from planner.job.framework import with_habits
 from planner.job.offers import resolved_offer
 from planner.job.short_forms import Fields, entry, found, lengthen, without_nulls
 from planner.job.sites import resolved_site, resolved_what_if
@@ -40,7 +41,7 @@ def resolve(document: Fields, *, name: str, folder: Path, findings: Findings) ->
         folder: Where relative paths start.
         findings: Collects the problems.
     """
-    job = {"name": name, **without_nulls(document, ())}
+    job = with_habits({"name": name, **without_nulls(document, ())}, findings)
     if isinstance(workload := job.get("workload"), dict):
         job["workload"] = _workload(workload, folder, findings)
     fabric = entry(job.pop("fabric", None), catalog.fabric, ("fabric",), findings)

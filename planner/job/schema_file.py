@@ -25,7 +25,7 @@ from simulator.record import Record, meanings
 
 Schema = dict[str, object]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-OFFERED = (Kind.ACCELERATORS, Kind.NODES, Kind.FABRICS, Kind.SITES)
+OFFERED = (Kind.ACCELERATORS, Kind.NODES, Kind.FABRICS, Kind.SITES, Kind.FRAMEWORKS)
 """Kinds of the catalogue to which a user's own files may add."""
 _TEXT: Schema = {"type": "string"}
 _PRICE: Schema = {"type": "number", "minimum": 0}
@@ -136,6 +136,7 @@ def _short_forms() -> dict[tuple[type[Record], str], list[Schema]]:
         (Job, "catalog"): [_TEXT, {"type": "array", "items": _TEXT}],
         (WhatIf, "sites"): [{"type": "array", "items": {"anyOf": [site, _reference(Site)]}}],
         (Workload, "model"): [_one_of(catalog.names(Kind.MODELS))],
+        (Workload, "framework"): [_offered(Kind.FRAMEWORKS)],
         (Workload, "global_batch_tokens"): [{"type": "number", "exclusiveMinimum": 0}],
         (ModelShape, "config"): [_TEXT],
         (Offer, "accelerator"): [_offered(Kind.ACCELERATORS)],

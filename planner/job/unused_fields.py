@@ -14,6 +14,7 @@ import numpy as np
 
 from objectives.break_even import node_price_of
 from objectives.carbon import MADE
+from planner.job.framework import habitual_fields
 from planner.job.unused_rule import UnusedRule, is_set
 from planner.job.unused_workload import WORKLOAD_RULES
 from simulator.domain.hardware import Fabric
@@ -34,11 +35,16 @@ def unused_notes(job: Job) -> Iterator[str]:
 
 
 def unused_fields(job: Job) -> dict[str, str]:
-    """Returns the fields that differ from their defaults but have no effect, by path, each with the reason."""
+    """Returns the fields that differ from their defaults but have no effect, by path, each with the reason.
+
+    Fields that a job has from its framework are no request of its own.
+    """
     found: dict[str, str] = {}
+    untold = habitual_fields(job)
     for rule in (*_RULES, *WORKLOAD_RULES):
         if not rule.is_used(job):
-            found |= {path: rule.why for path in rule.paths if path not in found and is_set(job, path)}
+            known = found.keys() | untold.keys()
+            found |= {path: rule.why for path in rule.paths if path not in known and is_set(job, path)}
     return found | dict(_of_offers(job)) | dict(_of_sites(job))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from planner.job.framework import habitual_fields
 from planner.report.data import InputGroup, InputValue
 from planner.text import human
 from planner.text.figure_units import with_unit
@@ -22,6 +23,7 @@ FROM_CATALOG: Final = ("accelerator", "node", "fabric", "site", "model")
 """Fields of a job that are whole entries of the catalogue."""
 JOB_FILE, DEFAULT = "job file", "capplan's default, whether or not the job file repeats it"
 PRESET: Final = "preset `{name}`, whether or not the job file repeats it"
+FRAMEWORK: Final = "framework `{name}`, whether or not the job file repeats it"
 _Said = tuple[str, str]
 """Source and confidence of a figure."""
 
@@ -30,7 +32,7 @@ def inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[InputGroup, ...]:
     """Returns the inputs of an answer that recommends the given offer."""
     groups = [
         InputGroup(title="Ranges of uncertain inputs", rows=tuple(_ranges(job, offer, accuracy))),
-        InputGroup(title="The job", rows=tuple(_fields(job, ()))),
+        InputGroup(title="The job", rows=tuple(_job_fields(job))),
         *_model_groups(job),
         *(group for each in job.offers for group in _hardware_groups(each)),
         *_site_groups(job),
@@ -50,6 +52,17 @@ def _ranges(job: Job, offer: int, accuracy: Accuracy) -> Iterator[InputValue]:
             source=lever.input.why if low != high else "the job has one value and no range",
             confidence="range" if low != high else "job",
         )
+
+
+def _job_fields(job: Job) -> Iterator[InputValue]:
+    """Yields the fields of a job; those that it has from its framework name that as their source."""
+    habitual = habitual_fields(job)
+    for row in _fields(job, ()):
+        if row.name in habitual and row.confidence == "job":
+            told = {"source": FRAMEWORK.format(name=habitual[row.name]), "confidence": "preset"}
+            yield row.model_copy(update=told)
+        else:
+            yield row
 
 
 def _fields(record: Record, path: tuple[str, ...], usual: Record | None = None) -> Iterator[InputValue]:

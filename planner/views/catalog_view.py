@@ -31,6 +31,7 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
     Kind.FABRICS: ("switch_ports", "switch_power", "optic_power", "port_price"),
     Kind.MODELS: ("num_layers", "hidden_size", "num_heads", "num_parameters", "num_active_parameters"),
     Kind.SITES: ("grid_carbon", "electricity_price", "power_usage_effectiveness"),
+    Kind.FRAMEWORKS: ("name", "zero_stages", "checkpoint_schemes"),
     Kind.RENTS: ("low", "mid", "high", "newest"),
     Kind.FACTORS: ("figures",),
 }
@@ -42,6 +43,7 @@ _KIND_WORDS: dict[Kind, str] = {
     Kind.FABRICS: "networks between nodes",
     Kind.MODELS: "shapes of published models",
     Kind.SITES: "countries, states and cloud regions",
+    Kind.FRAMEWORKS: "training software and its habits",
     Kind.RENTS: "accelerator rents, USD per GPU-hour",
     Kind.FACTORS: "carbon footprints and prices that apply to all hardware",
 }
@@ -139,7 +141,7 @@ def _show_entry(kind: Kind, name: str, console: Console) -> None:
     console.print()
     rows = [
         (
-            human.words(f.quantity),
+            _quantity(kind, f.quantity),
             _value(f),
             "" if f.unit == "text" else f.unit,
             f.source,
@@ -151,6 +153,11 @@ def _show_entry(kind: Kind, name: str, console: Console) -> None:
     _show_table(console, ("figure", "value", "unit", "source", "date", "confidence"), rows)
     console.print()
     console.print(Text(_SOURCES))
+
+
+def _quantity(kind: Kind, quantity: str) -> str:
+    """Returns a quantity in words; habits of a framework by the names of the fields for which they hold."""
+    return quantity if kind is Kind.FRAMEWORKS else human.words(quantity)
 
 
 def _show_rent(name: str, console: Console) -> None:

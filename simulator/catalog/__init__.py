@@ -1,6 +1,6 @@
 """What is known about the world's hardware, models and places? Figures by name, each with its source.
 
-    accelerator("h100-sxm5-80gb")            Accelerator, Node, Fabric, ModelShape and Site by name
+    accelerator("h100-sxm5-80gb")            Accelerator, Node, Fabric, ModelShape, Site and Framework by name
     default_node("h100-sxm5-80gb")           what an offer takes when it says no more
     rent("h100-sxm5-80gb")                   USD per GPU-hour as a range, and where it comes from
     names(Kind.MODELS), figures(kind, name)  what there is; every figure with unit, source, date, confidence
@@ -12,6 +12,7 @@ Files are read at first use. `docs/catalog-sources.md` explains the keys of the 
 from __future__ import annotations
 
 from simulator.catalog.files import Confidence, Figure, catalog_hash, overlaid
+from simulator.catalog.frameworks import Framework, framework
 from simulator.catalog.lookup import (
     Kind,
     accelerator,
@@ -31,6 +32,7 @@ from simulator.catalog.rents import rent, vendor_rents
 __all__ = [
     "Confidence",
     "Figure",
+    "Framework",
     "Kind",
     "accelerator",
     "catalog_hash",
@@ -38,6 +40,7 @@ __all__ = [
     "default_node",
     "fabric",
     "figures",
+    "framework",
     "is_pcie_card",
     "model",
     "names",

@@ -27,6 +27,7 @@ SI_PER_UNIT: Mapping[str, float] = {
     "count": 1.0,
     "fraction": 1.0,
     "ratio": 1.0,
+    "B": 1.0,
     "GB": GIGA,
     "GiB": GIB,
     "GB/s": GIGA,

@@ -31,6 +31,8 @@ class Kind(Choice):
     """Shapes of published networks."""
     SITES = "sites"
     """Countries, states and cloud regions."""
+    FRAMEWORKS = "frameworks"
+    """Training software: what it does where a job says nothing."""
     RENTS = "rents"
     """Hourly prices, by accelerator."""
     FACTORS = "factors"
@@ -42,6 +44,7 @@ FILES: Mapping[Kind, str] = {
     Kind.NODES: "nodes.csv",
     Kind.FABRICS: "fabrics.csv",
     Kind.SITES: "sites.csv",
+    Kind.FRAMEWORKS: "frameworks.csv",
     Kind.RENTS: "rents.csv",
     Kind.FACTORS: "factors.csv",
 }

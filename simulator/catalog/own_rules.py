@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Self
 
 from simulator.catalog.files import TEXT_UNIT, Confidence, Figure, Overlay, entries, figure_of, overlaid
+from simulator.catalog.frameworks import framework
 from simulator.catalog.lookup import FILES, Kind, accelerator, fabric, figures, names, node, site
 from simulator.errors import CatalogError, Problem
 from simulator.file_text import other_decimal
@@ -38,6 +39,7 @@ _MAKERS: Mapping[str, Callable[[str], object]] = {
     "nodes": node,
     "fabrics": fabric,
     "sites": site,
+    "frameworks": framework,
 }
 
 

@@ -346,6 +346,15 @@ def test_the_catalogue_shows_an_entry_with_unit_source_date_and_confidence(
     assert any(row.startswith("thermal design power 700 W ") for row in rows)
 
 
+def test_the_catalogue_shows_habits_by_the_names_of_the_fields_that_they_fill(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["catalog", "frameworks", "deepspeed"]) == 0
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert any(row.startswith("sync_buffer_bytes 2 GB DEEPSPEED: ") for row in rows)
+    assert any(row.startswith("zero_stages 2, 3 DEEPSPEED: ") for row in rows)
+
+
 def test_whole_numbers_of_the_catalogue_are_never_rounded(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["catalog", "models", "kimi-k2"]) == 0
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]

@@ -171,6 +171,7 @@ def test_every_model_of_the_catalogue_gets_a_job_that_loads(model: str, tmp_path
             "1 problem\n  --accelerators = 'h100-sxm5-80gb,H100-sxm5-80gb': names h100-sxm5-80gb more than once",
         ),
         (["--accelerators", "gaudi2"], "--rent: is needed: the catalogue has no rent of gaudi2"),
+        (["--framework", "fsdp"], "is not in the catalogue; nearest: fsdp2, fsdp2-eager"),
         (["--rent", "1,2,3"], "must be one number, or one for each of h100-sxm5-80gb"),
         (["--max-nodes", "1,2"], "must be one number, or one for each of h100-sxm5-80gb"),
         (["--max-nodes", "1.5"], "must be a whole number, such as 128; empty for no limit"),
@@ -296,7 +297,7 @@ def on_a_terminal(folder: Path, typed: str) -> tuple[int, str]:
 
 
 def test_on_a_terminal_it_asks_and_asks_again_after_a_wrong_answer(tmp_path: Path) -> None:
-    answers = ["llama3", "llama-3.1-70b", "", "lots", "4096", *[""] * 10]
+    answers = ["llama3", "llama-3.1-70b", "", "lots", "4096", *[""] * 11]
     code, questions = on_a_terminal(tmp_path, "\n".join(answers) + "\n")
     assert code == 0, questions
     job = load_job(tmp_path / "job.yaml")

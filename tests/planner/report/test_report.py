@@ -290,6 +290,19 @@ input_factors: {failure_rate: {low: 0.25, high: 2.0}}
     assert (rent.value, rent.confidence) == ("2.4 USD/GPU-hour (no range given)", "job")
 
 
+def test_inputs_say_what_comes_from_the_framework() -> None:
+    asked = load_job(
+        "examples/llama-3.1-70b.yaml",
+        ["workload.framework=fsdp2", "workload.logit_bytes=2", "objectives=[cost]"],
+    )
+    groups = {group.title: group.rows for group in inputs(asked, 0, step_time_error("hopper", "bf16"))}
+    said = {row.name: (row.confidence, row.source) for row in groups["The job"]}
+    habit = ("preset", "framework `fsdp2`, whether or not the job file repeats it")
+    assert said["workload.sharded_copies"] == said["search.zero_stages"] == habit
+    assert said["workload.framework"] == said["workload.logit_bytes"] == ("job", "job file")
+    assert said["workload.has_fused_operators"][0] == "default"  # compiled, as by default
+
+
 def test_the_source_of_a_price_is_none_of_the_other_fields_of_its_offer() -> None:
     asked = load_job("examples/bloom-176b.yaml")
     groups = {group.title: group.rows for group in inputs(asked, 0, step_time_error("ampere", "bf16"))}
