@@ -43,7 +43,8 @@ class Restart(Record):
     warm_up_s: float = Field(default=60.0, ge=0, le=MOST_S)
     """Compilation and the first slow steps."""
     planned_stop_s: float = Field(default=600.0, ge=0, le=MOST_S)
-    """Time to take nodes out for planned maintenance and bring others in, before the ordinary initialization; estimate."""
+    """Time to take nodes out for planned maintenance and bring others in, or to wait in the queue (`queue_limit_days`), before
+    the ordinary initialization; estimate for maintenance."""
     log_deviation: float = Field(default=0.5, ge=0, le=2)
     """Spread of each recovery around its mean: standard deviation of its logarithm. It changes the mean of a run only if
     `fails_during_restart` restarts long ones; estimate."""
@@ -71,6 +72,9 @@ class Reliability(Record):
     """Failures of whole domains. No published rate is usable: 0 unless you know yours."""
     planned_stops_per_1000_node_days: float = Field(default=0.0, ge=0, le=10_000)
     """Announced interruptions, before which the job saves (Llama 3 405B: 47 in 54 days on 2,048 nodes, 0.42)."""
+    queue_limit_days: float | None = Field(default=None, gt=0, le=10_000)
+    """Days of training after which the queue of a cluster ends a job, whatever its size: the job saves before, and its next one
+    waits `restart.planned_stop_s` for its turn; left out: jobs may last as long as the run."""
     repair_days: float = Field(default=3.0, gt=0, le=10_000)
     """Days until a failed node is back in the spare pool."""
     restart: Restart = Restart()
@@ -87,6 +91,11 @@ class Reliability(Record):
         """Returns the failures of the nodes of a job per second of up-time, `(n,)`."""
         per_1000_days = num_gpus / GPUS_PER_COUNTED_NODE * self.failures_per_1000_node_days
         return np.asarray(per_1000_days / (1000.0 * DAY))
+
+    @property
+    def queue_ends_per_1000_days(self) -> float:
+        """How often the queue ends the job per thousand days of up-time."""
+        return 0.0 if self.queue_limit_days is None else 1000.0 / self.queue_limit_days
 
     @property
     def straggler_model(self) -> StragglerModel | None:

@@ -2,7 +2,8 @@
 
 Node rates are for nodes of eight accelerators; larger or smaller nodes fail in proportion. Failure domains are counted in
 actual nodes. Nodes that a landlord takes back count as failed. Some of a node's failures leave its memory intact (process
-faults); the others take the node out of service. Failures of a domain take out all nodes in it.
+faults); the others take the node out of service. Failures of a domain take out all nodes in it. A queue that limits jobs ends
+them as often whatever their size.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def interruption_rates_per_s(
         Interruption.NODE_FAULT: failures * (1.0 - fleet.process_fault_fraction)
         + own_nodes * reclaims_per_1000_node_days,
         Interruption.DOMAIN_FAULT: domains * fleet.domain_failures_per_1000_domain_days,
-        Interruption.PLANNED: nodes * fleet.planned_stops_per_1000_node_days,
+        Interruption.PLANNED: nodes * fleet.planned_stops_per_1000_node_days + fleet.queue_ends_per_1000_days,
     }
     return {kind: rate / (1000.0 * DAY) for kind, rate in per_1000_days.items()}
 

@@ -1,6 +1,7 @@
 """What interrupts a job, how often, and how long is the recovery? The fleet's figures as columns of the designs.
 
-    job mean up-time M = 1 / (nodes x rate of a node + domains x rate of a domain + nodes x rate of planned stops)
+    job mean up-time M = 1 / (nodes x rate of a node + domains x rate of a domain
+                              + nodes x rate of planned stops + 1 / limit of the queue)
 
 with the rates of `simulator.run.interruption_rates`.
 """

@@ -14,7 +14,7 @@ from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
 from simulator.domain.plan import CheckpointScheme, Plan
-from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
+from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability, Restart
 from simulator.domain.straggler_causes import Stragglers
 from simulator.machine.training import training_constants
 from simulator.run.interruptions import (
@@ -204,6 +204,32 @@ class TestRestarts:
         assert run.lost_work_s == pytest.approx(0, abs=1)
         # Take the node out 600, initialise 120, warm up 60.
         assert run.restart_s / run.num_planned_stops == pytest.approx(780, rel=1e-3)
+
+    def test_a_queue_ends_jobs_of_any_size_as_often(self) -> None:
+        job = with_reliability(
+            job_of(training(num_steps=300_000, global_batch_size=2048)),
+            failures_per_1000_node_days=1e-6,
+            queue_limit_days=0.5,
+            restart=Restart(planned_stop_s=7200.0),
+        )
+        for replicas in (512, 2048):
+            run = run_of(job, plan_of(data=replicas))
+            worked_s = run.productive_s + run.straggler_s
+            assert run.num_planned_stops == pytest.approx(worked_s / (0.5 * DAY), rel=0.01)
+            assert run.lost_work_s == pytest.approx(0, abs=1)
+            # Wait in the queue 7,200, initialise 120, warm up 60.
+            assert run.restart_s / run.num_planned_stops == pytest.approx(7380, rel=1e-3)
+
+    def test_the_ends_of_jobs_and_maintenance_add_up(self) -> None:
+        counts = [
+            run_of(
+                with_reliability(job_of(), planned_stops_per_1000_node_days=planned, queue_limit_days=limit),
+                plan_of(data=64),
+            ).num_planned_stops
+            for planned, limit in ((0.5, None), (0.0, 2.0), (0.5, 2.0))
+        ]
+        assert counts[2] == pytest.approx(counts[0] + counts[1], rel=0.01)
+        assert min(counts) > 0.0
 
     def test_saves_that_are_lost_with_the_node_go_back_to_the_file_system(self) -> None:
         job, plan = job_of(), plan_of(data=64, scheme=CheckpointScheme.ASYNC)
