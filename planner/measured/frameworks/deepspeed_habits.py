@@ -35,6 +35,14 @@ DEEPSPEED = Habits(
 whole buckets are all-reduced, of which ranks keep their share (`allreduce_and_scatter`, `use_multi_rank_bucket_allreduce`, on
 by default); they are taken to hide (`overlap_comm`, on by default under ZeRO-3 alone, but in most configurations). Pipelines
 reduce behind the last backward pass (`_exec_reduce_grads`), and in bf16 have sums in 32 bits (`BF16_Optimizer`)."""
+OF_TRAINERS = replace(
+    DEEPSPEED,
+    copies_shared_heads=True,
+    has_fused_operators=False,
+    pads_vocabulary=False,
+    logit_bytes=12,
+)
+"""DeepSpeed below programs that train Hugging Face's models, which are the same whatever shards them (`fsdp_habits`)."""
 GPT_NEOX = replace(DEEPSPEED, context_exchange="ring")
 """GPT-NeoX has the engine of DeepSpeed, and layers of its own."""
 EARLY_DEEPSPEED = replace(

@@ -17,6 +17,7 @@ from planner.measured.frameworks.deepspeed_habits import (
     EARLY_ZERO_3,
     GPT_NEOX,
     INTERN_EVO,
+    OF_TRAINERS,
 )
 from planner.measured.frameworks.families import DEEPSPEED as DEEPSPEED_WORDS
 from planner.measured.frameworks.families import LLAMA_3_REPORT, TRAINERS
@@ -68,6 +69,7 @@ OLMo-core that say something of it say `compile_model=True`, and TinyLlama has f
 (`lit_gpt`)."""
 _SHARDING_OF_ANY = "fsdp"
 """A word that others use, too: Megatron and JAX have an FSDP of their own."""
+_ENGINE = "deepspeed(?![- ]?ulysses)"
 _HUGGING_FACE = rf"^(?!.*(deepspeed|megatron|ddp)).*({TRAINERS})"
 """They shard by PyTorch's FSDP unless they are told to use another engine."""
 _META_OF_LLAMA_3 = (
@@ -139,6 +141,7 @@ _FRAMEWORKS = (
     _Framework(words=r"\bhai-?llm", habits=HAI_LLM),
     _Framework(words=r"\balpa\b", habits=ALPA),
     _Framework(words=_JAX_WORDS, habits=JAX),
+    _Framework(words=rf"^(?!.*megatron)(?=.*({TRAINERS})).*{_ENGINE}", habits=OF_TRAINERS),
     _Framework(words=DEEPSPEED_WORDS, habits=DEEPSPEED),
     _Framework(words="^megascale", habits=MEGATRON_CORE),
     _Framework(words="primus", habits=PRIMUS),

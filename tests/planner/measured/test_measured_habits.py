@@ -487,6 +487,30 @@ class TestHabitsOfReleases:
         assert habits_of(framework, "hopper", "bf16").name == family
 
     @pytest.mark.parametrize(
+        ("framework", "is_of_trainers"),
+        [
+            ("axolotl + DeepSpeed ZeRO-3 2024", True),
+            ("DeepSpeed, Hugging Face Trainer 2024", True),
+            ("LLaMA-Factory (DeepSpeed 0.14)", True),
+            ("DeepSpeed 2024", False),
+            ("Megatron-DeepSpeed 2024, converted to HF", False),
+        ],
+    )
+    def test_models_of_trainers_are_the_same_below_every_engine(
+        self, framework: str, is_of_trainers: bool
+    ) -> None:
+        found, sharded, own = (
+            habits_of(name, "hopper", "bf16") for name in (framework, "axolotl FSDP 2024", "DeepSpeed 2024")
+        )
+        of_the_model = ("copies_shared_heads", "has_fused_operators", "pads_vocabulary", "logit_bytes")
+        alike = sharded if is_of_trainers else own
+        assert [getattr(found, field) for field in of_the_model] == [
+            getattr(alike, field) for field in of_the_model
+        ]
+        assert found.bucket_weights == own.bucket_weights
+        assert sharded.logit_bytes != own.logit_bytes
+
+    @pytest.mark.parametrize(
         ("framework", "precision", "is_split", "is_cast"),
         [
             ("NeMo 25.04", "fp8", True, True),
