@@ -109,6 +109,8 @@ def configuration(design: Design) -> Iterator[tuple[str, str]]:
         f"{plan.recompute.value}{some}; ZeRO stage {plan.zero_stage}{groups}; {plan.precision.value}",
     )
     yield "checkpoints", _checkpoints(design)
+    where = "" if design.framework else " (workload.framework)"
+    yield "software", f"as {design.framework or 'Megatron-LM'} where the job says nothing{where}"
     if plan.power_cap_fraction < _NO_POWER_CAP:
         yield "power cap", f"{human.percent(plan.power_cap_fraction)} of the accelerators' limit"
 

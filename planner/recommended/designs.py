@@ -39,6 +39,7 @@ def design_at(
         node=offer.node.id,
         num_nodes=int(np.ceil(plan.num_gpus / offer.node.num_accelerators)),
         region=job.site_of(offer).region,
+        framework=job.workload.framework or "",
         global_batch_size=job.workload.global_batch_size,
         plan=plan,
         time_to_train_days=_at(scores.time_to_train_s, row) / DAY,

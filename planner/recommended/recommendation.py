@@ -44,6 +44,8 @@ class Design(Record):
     """Training nodes, without spares."""
     region: str = ""
     """Region of the nodes."""
+    framework: str = ""
+    """Framework whose habits the job takes (`workload.framework`); empty where it names none."""
     global_batch_size: int | None = None
     """Sequences per optimizer step, by all replicas together; null in answers that do not hold it."""
     plan: Plan

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from planner import simulate_plan
 from planner.job.file import parse_job
 from planner.job.framework import habitual_fields
 from planner.job.row_job import row_document
@@ -90,6 +91,13 @@ def test_an_override_counts_as_written_and_null_as_left_out() -> None:
     assert job.workload.logit_bytes == 6  # of any job: DeepSpeed has no loss of its own
     assert not job.workload.has_fused_operators
     assert job.search.zero_stages == (1,)
+
+
+def test_a_simulated_design_names_the_framework_of_its_job() -> None:
+    for told, name in (({"framework": "fsdp2"}, "fsdp2"), ({}, "")):
+        design = simulate_plan(parse_job(job_of(told)), {"num_gpus": 64, "zero": 3}).design
+        assert design is not None
+        assert design.framework == name
 
 
 def test_habits_of_megatron_are_the_defaults_but_for_its_experts() -> None:

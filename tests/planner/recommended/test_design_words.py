@@ -53,6 +53,12 @@ def test_groups_of_an_interleaved_pipeline_and_recomputed_layers_are_told_where_
     assert words_of(some, "recomputation").startswith("full of 3 layers; ZeRO")
 
 
+def test_a_configuration_says_whose_habits_hold_where_the_job_says_nothing() -> None:
+    named = design().model_copy(update={"framework": "fsdp2"})
+    assert words_of(named, "software") == "as fsdp2 where the job says nothing"
+    assert words_of(design(), "software") == "as Megatron-LM where the job says nothing (workload.framework)"
+
+
 def test_a_cost_without_a_range_of_prices_has_none() -> None:
     said = "over the price range of the hardware"
     for low_usd, is_told in ((1.25e6, True), (2.51e6, False)):
