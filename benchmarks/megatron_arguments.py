@@ -112,7 +112,10 @@ JOBS = {
         "workload.recompute_method=uniform",
         "search.recompute_num_layers=[2,3]",
     ),
-    "gemma-2-27b, 64 h100-sxm5-80gb, 8192, 128": ("workload.kernel_launch=graph",),
+    "gemma-2-27b, 64 h100-sxm5-80gb, 8192, 128": (
+        "workload.kernel_launch=graph",
+        "reliability.queue_limit_days=1",
+    ),
     "llama-3.1-8b, 8 h100-sxm5-80gb, 8192, 128": (
         "workload.model={name: norms, num_layers: 32, hidden_size: 4096, num_heads: 32, num_kv_heads: 8, head_dim: 128, "
         "ffn_hidden_size: 14336, is_gated: true, vocabulary_size: 128256, qk_norm: unweighted, has_tied_embeddings: true}",

@@ -33,8 +33,9 @@ MEGATRON=~/Megatron-LM CHECKPOINTS=/fs/llama sbatch --account ACCOUNT --partitio
 ```
 
 What stands before `run.sh` is for Slurm, what follows is for Megatron-LM. Later arguments win, so they can also replace
-those of the plan. If jobs may not last as long as the run, submit the script several times with `--dependency=singleton`:
-each job continues from the last save ([what the waits cost](how-to/own-cluster.md#a-queue-that-ends-jobs-after-a-day)).
+those of the plan. If jobs may not last as long as the run, say so in the job (`reliability.queue_limit_days`): the script asks
+Slurm for that time, and ends each job with a save before. Submit it several times with `--dependency=singleton`: each job
+continues from the last save ([what the waits cost](how-to/own-cluster.md#a-queue-that-ends-jobs-after-a-day)).
 Slurm starts a job again when a node fails, but not when a process does. Options of a container, such as `--container-image`
 of Pyxis, belong behind the last `srun`. This is the script:
 

@@ -14,11 +14,13 @@ from planner.launch.arguments import ArgumentGroup, LaunchArgument
 from planner.launch.as_run import COPIED, LOCAL, SCHEMES, AsRun, Difference, as_run
 from planner.launch.grouped_kernels import grouped_kernel_variable
 from planner.launch.model import expert_arguments, model_arguments
+from planner.launch.queue_limit import exit_minutes, job_limit_s, queue_remarks
 from planner.launch.refused import FRAMEWORK
 from planner.launch.run import (
     LOCAL_FOLDER,
     SHARDING,
     batch_arguments,
+    exit_arguments,
     kernel_arguments,
     layout_arguments,
     replica_arguments,
@@ -87,6 +89,8 @@ class Launch(Record):
     """Power limit of each accelerator; null without a power cap."""
     power_command: str | None
     """Command that sets it on a node; null without a power cap, and where the command is not known."""
+    job_limit_s: float | None
+    """Time after which the queue ends a job; null without such a limit."""
     save_every_steps: int | None
     """Optimizer steps from one save to the next; null for a run without saves."""
     environment: dict[str, str]
@@ -131,10 +135,11 @@ def launch_plan(job: Job, plan: Plan | Mapping[str, object]) -> Launch:
         num_spare_nodes=checked.num_spare_nodes,
         power_limit_w=limit_w if is_capped else None,
         power_command=f"nvidia-smi --power-limit={limit_w:.0f}" if is_capped and is_nvidia else None,
+        job_limit_s=job_limit_s(job),
         save_every_steps=every_steps,
         environment=_environment(run),
-        arguments=_groups(run, every_steps, _saves_per_durable(found)),
-        remarks=(*_full_memory(found), *_remarks(run)),
+        arguments=_groups(run, every_steps, found),
+        remarks=(*_full_memory(found), *queue_remarks(run.job, found), *_remarks(run)),
     )
 
 
@@ -183,8 +188,7 @@ def _connections(run: AsRun) -> str | None:
     return "1" if is_split else None
 
 
-def _groups(run: AsRun, every_steps: int | None, durable_every: int) -> tuple[ArgumentGroup, ...]:
-    """The arguments; one in `durable_every` local saves goes on to the file system."""
+def _groups(run: AsRun, every_steps: int | None, found: Evaluation) -> tuple[ArgumentGroup, ...]:
     job, plan, workload = run.job, run.plan, run.workload
     groups: dict[str, Iterator[LaunchArgument]] = {
         "Network": model_arguments(workload),
@@ -193,7 +197,8 @@ def _groups(run: AsRun, every_steps: int | None, durable_every: int) -> tuple[Ar
         "Batch and length": batch_arguments(workload, plan),
         "Formats, kernels, recomputation": kernel_arguments(workload, plan),
         "Gradients and optimizer": replica_arguments(workload, plan),
-        "Checkpoints": save_arguments(job, plan, every_steps or 1, durable_every),
+        "Checkpoints": save_arguments(job, plan, every_steps or 1, _saves_per_durable(found)),
+        "Queue": exit_arguments(exit_minutes(job, found)),
     }
     listed = {title: tuple(arguments) for title, arguments in groups.items()}
     return tuple(ArgumentGroup(title=title, arguments=each) for title, each in listed.items() if each)

@@ -212,3 +212,9 @@ def save_arguments(job: Job, plan: Plan, every_steps: int, durable_every: int) -
         yield argument("replication")
         yield argument("replication-jump", job.offers[plan.offer].node.num_accelerators)
         yield argument("replication-factor", settings.peer_copies)
+
+
+def exit_arguments(minutes: int | None) -> Iterator[LaunchArgument]:
+    """Yields the argument with which a job saves and ends before the queue ends it; nothing without a limit."""
+    if minutes is not None:
+        yield argument("exit-duration-in-mins", minutes)

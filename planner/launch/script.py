@@ -11,6 +11,7 @@ from planner.launch.arguments import LaunchArgument
 from planner.launch.run import FOLDER, LOCAL_FOLDER
 from planner.recommended.design_words import layout
 from planner.text import human
+from simulator.units import MINUTE
 
 WIDTH = 80
 """Most characters of a line of comments."""
@@ -37,6 +38,8 @@ def _head(launch: Launch) -> Iterator[str]:
     yield f"#SBATCH --nodes={launch.num_nodes}"
     yield "#SBATCH --ntasks-per-node=1"
     yield f"#SBATCH --gpus-per-node={launch.gpus_per_node}"
+    if launch.job_limit_s is not None:
+        yield f"#SBATCH --time={launch.job_limit_s / MINUTE:.0f}"
     yield "#SBATCH --exclusive"
     yield "#SBATCH --requeue"
     yield "#SBATCH --open-mode=append"

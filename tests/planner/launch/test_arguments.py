@@ -518,6 +518,37 @@ def test_local_saves_go_on_to_the_file_system_no_more_often_than_it_can_write_th
     assert 988.0 < apart_steps * step_s < 988.0 + 2.0 * every_steps * step_s
 
 
+@pytest.mark.parametrize("scheme", ["sync_sharded", "async", "tiered"])
+def test_a_job_saves_and_ends_before_the_queue_ends_it(scheme: str) -> None:
+    """Llama 3.1 70B has 70.55e9 weights of 14 bytes: 988 s at 1 GB/s. Five minutes are left for processes to end."""
+    job = job_with(
+        {"accelerator": "h100-sxm5-80gb", "num_gpus": 256},
+        workload={"model": "llama-3.1-70b", "global_batch_size": 256},
+        storage={"write_bytes_per_s": 1e9},
+        reliability={"preset": "typical", "straggler_log_mean": None, "queue_limit_days": 0.5},
+    )
+    plan = {"tp": 8, "pp": 4, "dp": 8, "checkpoint_scheme": scheme}
+    launch = launch_plan(job, plan)
+    ends_s = 60.0 * int(values(job, plan)["--exit-duration-in-mins"])
+    last_s = 43_200.0 - 300.0 - 988.0 - 2.0 * launch.as_run.step_time_s
+    assert last_s - 75.0 < ends_s <= last_s  # whole minutes, and a stall
+    assert launch.job_limit_s == 43_200.0
+    assert any(remark.startswith("The queue ends jobs after 12.0 h") for remark in launch.remarks)
+
+
+def test_without_saves_or_without_a_limit_nothing_ends_a_job() -> None:
+    limited = job_with(reliability={"preset": "typical", "queue_limit_days": 1.0})
+    assert "--exit-duration-in-mins" in values(limited, PLAN)
+    assert "--exit-duration-in-mins" not in values(limited, {**PLAN, "checkpoint_scheme": "none"})
+    assert "--exit-duration-in-mins" not in values(job_with(), PLAN)
+    assert launch_plan(job_with(), PLAN).job_limit_s is None
+
+
+def test_a_limit_that_leaves_no_time_lets_a_job_run_for_a_minute() -> None:
+    job = job_with(reliability={"preset": "typical", "queue_limit_days": 0.001})
+    assert values(job, PLAN)["--exit-duration-in-mins"] == "1"
+
+
 def test_numbers_are_written_as_a_command_line_takes_them() -> None:
     assert argument("a", 1e-5, 2, 0.25, "x").values == ("1e-05", "2", "0.25", "x")
 

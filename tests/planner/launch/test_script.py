@@ -95,6 +95,12 @@ def test_folders_without_use_are_not_asked_for() -> None:
     assert "CHECKPOINTS" not in script
 
 
+def test_slurm_ends_the_job_at_the_limit_of_the_queue() -> None:
+    script = launch_script(launched(reliability={"preset": "typical", "queue_limit_days": 0.5}))
+    assert "\n#SBATCH --time=720\n" in script
+    assert "--time" not in launch_script(launched())
+
+
 def test_a_power_cap_is_set_on_every_node(tmp_path: Path) -> None:
     launch = launched({**PLAN, "power_cap_fraction": 0.8})
     assert launch.power_limit_w == pytest.approx(560.0)
