@@ -89,9 +89,23 @@ plan = plan_purchase(load_fleet("examples/fleet.yaml"))
 - A *run* adds the electricity above the idle power of its own nodes and network, at the site's flat price with its demand
   charge, and the storage that is bought for it.
 - The *residual value* of a bought node at the end of the horizon is not part of the cost, since only the use until then is.
-  `capital_usd` is the amount to be paid at once: nodes, network and installation, without the building.
+  `capital_usd` is the amount to be paid at once: nodes, network and installation, without the building. `left_usd` is what of
+  it is then not yet written off: later use or a sale must bring it in. The answer says so first, and how much may be missing
+  until renting everything costs no more.
 - A *reservation* costs its whole term. When it has ended, the same nodes can be reserved again.
-- *Rent* costs the run's whole hours.
+- *Rent* costs the run's whole hours. *Spot* nodes, which landlords take back, are an offer of their own with
+  `rent.interruptions_per_1000_node_days`: their runs restart, and take and cost more time. The same accelerator may stand in
+  several offers, such as one for each length of reservation; offers that differ in price alone are searched once.
+
+The section *Cost* of the answer adds up to the total; `cost_parts_usd` of an acquisition has the same in JSON. A spreadsheet
+repeats it with `annuity(r, n) = r / (1 - (1 + r)^-n)` of [the model](model/power-cost-carbon.md#cost):
+
+    depreciation and interest  (nodes - residual x nodes / (1 + r)^n + network + installation) x annuity(r, n) x years held
+    maintenance                (nodes + network) x maintenance_fraction_per_year x years held
+    building                   facility_usd_per_w x peak IT power x annuity(r, years of the building) x years held
+    electricity when idle      nodes x idle power x hours held x price, with the demand charge
+    left after the horizon     (nodes - residual x nodes / (1 + r)^n + network + installation)
+                               x annuity(r, n) / annuity(r, n - years held) + residual x nodes / (1 + r)^(n - years held)
 
 Durations are expected ones: leave slack before a hard deadline, or give the job its own `deadline_probability`.
 

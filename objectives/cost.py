@@ -150,6 +150,41 @@ def written_off_usd_per_year(own: Ownership, price: Purchase) -> dict[str, Float
     return {part: getattr(price, part) * annuity_fraction(rate, years) for part, years in lives.items()}
 
 
+def left_usd(own: Ownership, price: Purchase, years: float) -> Floats:
+    """Returns what nodes and network, installed, must still bring in after some years of ownership, `(n,)`.
+
+    Later use or a sale must bring in as much; otherwise these years cost more than `owned_parts` charges for them. Of a part
+    without a resale market it is what is left to pay of its annuity, (1 - (1 + r)^-(n - t)) / (1 - (1 + r)^-n) of its price.
+
+    Args:
+        own: terms of ownership.
+        price: what was paid at the start.
+        years: of ownership so far.
+    """
+    rate = own.capital_cost_fraction_per_year
+    of_nodes, of_network = (
+        _unpaid_fraction(rate, life, years) for life in (own.lifetime_years, own.network_years)
+    )
+    installed = price.node_installation * of_nodes + (price.network + price.network_installation) * of_network
+    return np.asarray(installed + _nodes_left_usd(own, price.nodes, years, of_nodes))
+
+
+def _nodes_left_usd(own: Ownership, nodes_usd: Floats, years: float, unpaid_fraction: float) -> Floats:
+    if own.depreciation is Depreciation.ECONOMIC:
+        return np.asarray(value_today_usd(own, nodes_usd) * np.exp(-own.economic_loss_per_year * years))
+    sale = resale_usd(own, nodes_usd)
+    grown = (1.0 + own.capital_cost_fraction_per_year) ** min(years, own.lifetime_years)
+    return np.asarray((nodes_usd - sale) * unpaid_fraction + sale * grown)
+
+
+def _unpaid_fraction(rate_per_year: float, life_years: float, years: float) -> float:
+    """Share of a price that is still to be paid off after some years; 0 after its life."""
+    rest_years = life_years - years
+    if rest_years <= 0.0:
+        return 0.0
+    return annuity_fraction(rate_per_year, life_years) / annuity_fraction(rate_per_year, rest_years)
+
+
 def held_years(own: Ownership, wall_s: Floats) -> Floats:
     """Returns the calendar years charged to a run, `(n,)`: its own, and its share of idle time."""
     return wall_s / (YEAR * own.utilization_fraction)

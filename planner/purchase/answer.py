@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from constraints.purchase_model import Solution, Status, cheapest, least_capital_usd
 from constraints.purchase_problem import (
     Choice,
+    Lot,
     PoolKind,
     PurchaseProblem,
     capital_usd,
@@ -90,6 +92,7 @@ def _plan(
         bound_usd=solution.bound_usd,
         gap_fraction=None if cost is None else (cost - solution.bound_usd) / max(1, cost),
         capital_usd=capital_usd(problem, choice) if choice else 0.0,
+        left_usd=sum(one.left_usd for one in acquisitions),
         staff_usd=staff_usd(problem, choice) if choice else 0.0,
         peak_power_w=site_power_w(problem, choice) if choice else 0.0,
         carbon_kgco2e=sum([*(one.carbon_kgco2e for one in acquisitions), *(run.carbon_kgco2e for run in runs)]),
@@ -133,13 +136,19 @@ class _Question:
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Designs of all jobs on all offers."""
-        return tuple(
-            candidate
-            for number, jobs in enumerate(self.jobs)
-            for index, job in enumerate(jobs)
-            for candidate in candidates_of(job, (index, number), self.seed)
-        )
+        """Designs of all jobs on all offers; offers that differ in price alone are searched once."""
+        found: list[tuple[Candidate, ...]] = []
+        offers = self.fleet.offers
+        for number, (offer, jobs) in enumerate(zip(offers, self.jobs, strict=True)):
+            first = next(index for index, other in enumerate(offers) if offer.runs_like(other))
+            if first < number:
+                found.append(tuple(replace(one, offer=number) for one in found[first]))
+            else:
+                places = ((job, (index, number)) for index, job in enumerate(jobs))
+                found.append(
+                    tuple(one for job, place in places for one in candidates_of(job, place, self.seed))
+                )
+        return tuple(chain.from_iterable(found))
 
     @cached_property
     def pooled(self) -> PooledProblem:
@@ -258,22 +267,37 @@ def _acquisitions(question: _Question, choice: Choice) -> tuple[Acquisition, ...
         for lot, nodes in zip(pool.lots, nodes_of_lots, strict=True):
             if nodes and pool.kind != "rented":
                 # Whoever reserves for several terms need not have the nodes of all of them at once.
-                price = question.prices_among(index, sum(nodes_of_lots) if pool.kind == "bought" else nodes)
+                is_bought, held_h = pool.kind == "bought", lot.end_h - lot.start_h
+                price = question.prices_among(index, sum(nodes_of_lots) if is_bought else nodes)
+                parts = _cost_parts(lot, price, is_bought=is_bought)
                 found.append(
                     Acquisition(
                         kind=pool.kind,
+                        offer=pooled.offers[index],
                         accelerator=question.fleet.offers[pooled.offers[index]].accelerator,
                         num_nodes=nodes,
                         num_gpus=nodes * price.gpus,
                         from_day=_days(lot.start_h),
                         to_day=_days(lot.end_h),
                         cost_usd=lot.usd_per_node * nodes,
+                        cost_parts_usd={name: usd * nodes for name, usd in parts.items()},
                         capital_usd=lot.capital_usd_per_node * nodes,
-                        carbon_kgco2e=price.held_kgco2e(lot.end_h - lot.start_h) * nodes,
+                        left_usd=price.left_usd(held_h) * nodes if is_bought else 0.0,
+                        carbon_kgco2e=price.held_kgco2e(held_h) * nodes,
                         used_fraction=used,
                     )
                 )
     return tuple(sorted(found, key=lambda one: (one.from_day, one.accelerator, one.kind)))
+
+
+def _cost_parts(lot: Lot, price: NodePrices, *, is_bought: bool) -> dict[str, float]:
+    """What a node of a lot costs, by part; the largest part takes what rounding to whole dollars leaves."""
+    if not is_bought:
+        return {"rent_usd": lot.usd_per_node}
+    held_h = lot.end_h - lot.start_h
+    parts = price.owned_parts_usd(held_h) | {"electricity_usd": price.idle_usd(held_h)}
+    largest = max(parts, key=lambda name: parts[name])
+    return parts | {largest: parts[largest] + lot.usd_per_node - sum(parts.values())}
 
 
 def _used_fraction(problem: PurchaseProblem, choice: Choice, pool: int) -> float:
@@ -301,6 +325,7 @@ def _run(
     return ScheduledRun(
         job=asked.name,
         kind=kind,
+        offer=candidate.offer,
         accelerator=question.fleet.offers[candidate.offer].accelerator,
         num_nodes=candidate.num_nodes,
         num_gpus=candidate.num_nodes * question.pooled.prices[problem.ways[way].pool].gpus,

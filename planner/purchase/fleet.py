@@ -73,6 +73,9 @@ class Rent(Record):
     """Rent, power included."""
     max_nodes: PositiveInt = Field(le=100_000)
     """Nodes available at the same time."""
+    interruptions_per_1000_node_days: float = Field(default=0.0, ge=0, le=10_000)
+    """How often the landlord takes nodes back, as with spot prices; each time the run restarts without that node. Needs an
+    offer of its own, without `buy` and `reserve`."""
 
 
 class FleetOffer(Record):
@@ -89,18 +92,36 @@ class FleetOffer(Record):
     reserve: Reserve | None = None
     """Terms of a reservation; default: none."""
     rent: Rent | None = None
-    """Terms of rent on demand; default: none."""
+    """Terms of rent for as long as a job runs; default: none."""
 
     @model_validator(mode="after")
     def _can_be_had(self) -> Self:
         if not (self.buy or self.reserve or self.rent):
             raise ValueError("give at least one of buy, reserve and rent")
+        if self.interruptions_per_1000_node_days and (self.buy or self.reserve):
+            raise ValueError(
+                "rent.interruptions_per_1000_node_days must stand in an offer without buy and reserve: repeat the accelerator "
+                "in another offer"
+            )
         return self
+
+    @property
+    def interruptions_per_1000_node_days(self) -> float:
+        """How often a landlord takes nodes back."""
+        return self.rent.interruptions_per_1000_node_days if self.rent else 0.0
 
     @property
     def max_nodes(self) -> int:
         """Nodes of the largest cluster for one job."""
         return max(terms.max_nodes for terms in (self.buy, self.reserve, self.rent) if terms)
+
+    def runs_like(self, other: FleetOffer) -> bool:
+        """Returns whether every job has the same designs on another offer, such as one with other prices."""
+        mine, others = (
+            (one.accelerator, one.node, one.fabric, one.interruptions_per_1000_node_days, one.max_nodes)
+            for one in (self, other)
+        )
+        return mine == others
 
 
 class FleetJob(Record):

@@ -57,6 +57,7 @@ def notes_of(fleet: Fleet, folder: Path) -> tuple[str, ...]:
         *_idle_shares(fleet),
         *_far_prices(fleet),
         *_late_offers(fleet),
+        *_long_terms(fleet),
         *_repeated_offers(fleet),
     )
 
@@ -109,6 +110,23 @@ def _late_offers(fleet: Fleet) -> Iterator[str]:
                     f"offers[{number}].{field} ({day:g}) is not before the last deadline (day {last_day:g}): no "
                     f"{offer.accelerator} is {had} there"
                 )
+
+
+def _long_terms(fleet: Fleet) -> Iterator[str]:
+    """Reserved terms that end after the horizon even if they start as soon as they can: paid in full, used in part."""
+    last_day = max(job.deadline_day for job in fleet.jobs)
+    for number, offer in enumerate(fleet.offers):
+        terms = offer.reserve
+        if (
+            terms
+            and terms.first_start_day < last_day
+            and terms.first_start_day + terms.term_days > fleet.horizon_days
+        ):
+            yield (
+                f"offers[{number}].reserve.term_days ({terms.term_days:g}) leads beyond horizon_days ({fleet.horizon_days:g}): "
+                "the whole term is paid, bought nodes cost until the horizon only. To compare the two, set a longer "
+                "horizon_days, with the jobs of that time."
+            )
 
 
 def _repeated_offers(fleet: Fleet) -> Iterator[str]:

@@ -20,6 +20,8 @@ class Acquisition(Record):
 
     kind: Literal["bought", "reserved"]
     """Bought or reserved."""
+    offer: int
+    """Position of the offer in the fleet, from 0."""
     accelerator: str
     """Catalogue name."""
     num_nodes: int
@@ -33,8 +35,15 @@ class Acquisition(Record):
     cost_usd: float
     """Cost of holding them, used or not, without staff: interest, depreciation, maintenance, building and idle power, or
     rent."""
+    cost_parts_usd: dict[str, float] = Field(default={})
+    """The same by part. Bought nodes: `capital_usd` (depreciation and interest of nodes, network and installation),
+    `maintenance_usd`, `facility_usd` (building), `electricity_usd` (of idle nodes, with the demand charge); reserved ones:
+    `rent_usd`."""
     capital_usd: float
     """Up-front payment; 0 for reservations."""
+    left_usd: float = 0.0
+    """What of the up-front payment later use or a sale must bring in after the horizon for `cost_usd` to hold: what is not yet
+    written off; 0 for reservations."""
     carbon_kgco2e: float
     """Greenhouse gases of holding them, used or not: their share of embodied carbon, and electricity of idle nodes."""
     used_fraction: float
@@ -48,6 +57,8 @@ class ScheduledRun(Record):
     """Name of the job."""
     kind: PoolKind
     """On which nodes it runs."""
+    offer: int
+    """Position of the offer in the fleet, from 0."""
     accelerator: str
     """Catalogue name."""
     num_nodes: int
@@ -68,7 +79,7 @@ class ScheduledRun(Record):
     """Greenhouse gases of the run alone: on rented nodes as for the job alone at the fleet's site; on others those of
     electricity above that of idle nodes, of storage, and of replaced accelerators."""
     plan: Plan
-    """Its layout; `offer` is always 0."""
+    """Its layout; its own `offer` is always 0."""
 
 
 class BindingRule(Record):
@@ -106,6 +117,8 @@ class PurchasePlan(Record):
     """Largest share of the plan's cost that a cheaper plan could save; 0 if it is proven optimal."""
     capital_usd: float
     """Up-front payment for purchases."""
+    left_usd: float = 0.0
+    """What of it later use or a sale of the bought nodes must bring in after the horizon for `cost_usd` to hold."""
     staff_usd: float = 0.0
     """Staff for all bought nodes, from the first delivery to the end of the horizon."""
     peak_power_w: float
@@ -117,8 +130,8 @@ class PurchasePlan(Record):
     runs: tuple[ScheduledRun, ...]
     """The schedule of the jobs, in the order of the fleet."""
     all_rent_usd: float | None
-    """Lowest cost found with rent on demand alone, regardless of budget; null if none meets the deadlines, or if it is
-    `undecided` whether one does."""
+    """Lowest cost found with rent alone, on demand or interrupted, regardless of budget; null if none meets the deadlines, or
+    if it is `undecided` whether one does."""
     all_buy_usd: float | None
     """Lowest cost found with purchases alone, regardless of budget and capital; null as with rent alone."""
     binding: tuple[BindingRule, ...]

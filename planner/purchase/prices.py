@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from objectives.carbon import embodied_parts
-from objectives.cost import MONTH, owned_parts, purchase
+from objectives.cost import MONTH, left_usd, owned_parts, purchase
 from objectives.usage import Usage
 from planner.purchase.fleet import FleetOffer
 from planner.purchase.ways import used_always
@@ -37,10 +37,12 @@ class NodePrices:
     """Accelerators in it."""
     most_nodes: int
     """Nodes of the largest cluster with this network, or of the largest that can be had."""
-    owned_usd: Callable[[float], float]
-    """Cost of owning it for some hours, without electricity; economic depreciation takes most in the first of them."""
+    owned_parts_usd: Callable[[float], dict[str, float]]
+    """Cost of owning it for some hours, by part, without electricity; economic depreciation takes most in the first of them."""
     capital_usd: float
     """Price with its share of network and installation."""
+    left_usd: Callable[[float], float]
+    """What of this it must still bring in after some hours, by later use or a sale."""
     staff_usd_per_year: float
     """People who run all that is bought, however many nodes."""
     idle_w: float
@@ -53,6 +55,14 @@ class NodePrices:
     """Share of its making, network and building that some hours of its life use up."""
     kgco2e_per_kwh: float
     """Greenhouse gases of electricity."""
+
+    def owned_usd(self, hours: float) -> float:
+        """Cost of owning it for some hours, without electricity."""
+        return sum(self.owned_parts_usd(hours).values())
+
+    def idle_usd(self, hours: float) -> float:
+        """Electricity of some hours in which nothing runs, with the demand charge."""
+        return self.electricity_usd(self.idle_w / KILO * hours, self.idle_w, hours)
 
     def electricity_usd(self, energy_kwh: float, peak_w: float, hours: float) -> float:
         """Electricity with the demand charge for its peak."""
@@ -118,9 +128,9 @@ def node_prices(job: Job, offer: FleetOffer, num_nodes: int) -> NodePrices:
     def usage(hours: float) -> Usage:
         return Usage(wall_s=np.array([hours * HOUR]), energy_j=np.zeros(1), peak_power_w=peak_power_w)
 
-    def owned_usd(hours: float) -> float:
+    def owned_parts_usd(hours: float) -> dict[str, float]:
         parts = owned_parts(bare, plans, usage(hours), price)
-        return sum(float(parts[name][0]) for name in OWNED_PARTS) / num_nodes
+        return {name: float(parts[name][0]) / num_nodes for name in OWNED_PARTS}
 
     def made_kgco2e(hours: float) -> float:
         parts = embodied_parts(bare, plans, usage(hours))
@@ -130,8 +140,9 @@ def node_prices(job: Job, offer: FleetOffer, num_nodes: int) -> NodePrices:
     return NodePrices(
         gpus=job.offers[0].node.num_accelerators,
         most_nodes=num_nodes,
-        owned_usd=owned_usd,
+        owned_parts_usd=owned_parts_usd,
         capital_usd=float(bought.at_once[0]) / num_nodes,
+        left_usd=lambda hours: float(left_usd(bare.ownership, bought, hours * HOUR / YEAR)[0]) / num_nodes,
         staff_usd_per_year=bare.ownership.staff_usd_per_year,
         idle_w=float(phase_power(bare, plans, offers).idle_w[0]) / num_nodes,
         usd_per_kwh=site.electricity_usd_per_kwh,

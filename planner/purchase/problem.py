@@ -19,7 +19,7 @@ from planner.purchase.fleet import Buy, Fleet, FleetOffer, Reserve
 from planner.purchase.prices import NodePrices
 from planner.purchase.sizes import thinned
 from planner.purchase.ways import Candidate
-from simulator.units import DAY, HOUR, KILO
+from simulator.units import DAY, HOUR
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,11 +145,10 @@ def bought_lot(fleet: Fleet, price: NodePrices, start_day: float) -> Lot:
     """Returns bought nodes that come on a day and stay to the end of the horizon."""
     start, end = _next_h(start_day), _whole_h(fleet.horizon_days)
     held = end - start
-    idle = price.electricity_usd(price.idle_w / KILO * held, price.idle_w, held)
     return Lot(
         start_h=start,
         end_h=end,
-        usd_per_node=round(price.owned_usd(held) + idle),
+        usd_per_node=round(price.owned_usd(held) + price.idle_usd(held)),
         capital_usd_per_node=round(price.capital_usd),
         staff_usd=round(price.staff_usd(held)),
     )

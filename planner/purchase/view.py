@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from constraints.purchase_model import Status
+from constraints.purchase_problem import PoolKind
 from constraints.registry import CONSTRAINTS
-from planner.purchase.plan import PurchasePlan
+from planner.purchase.plan import BindingRule, PurchasePlan
 from planner.text import human
-from planner.text.text_blocks import grid, headline, sentences, title
+from planner.text.text_blocks import grid, headline, sentences, show_doubts, title
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +25,26 @@ VERDICTS: dict[Status, str] = {
 """First words of the answer."""
 _WHOLE_FROM = 100.0
 """From this day on a day is shown without a fraction."""
+HELD_PARTS = {
+    "rent_usd": "reservations",
+    "capital_usd": "bought nodes: depreciation and interest",
+    "maintenance_usd": "bought nodes: maintenance",
+    "facility_usd": "bought nodes: building",
+    "electricity_usd": "bought nodes: electricity when idle",
+}
+"""Words for the parts of the cost of acquisitions."""
+RUN_PARTS: dict[PoolKind, str] = {
+    "rented": "rent, and storage of its runs",
+    "reserved": "storage of runs on reserved nodes",
+    "bought": "electricity and storage of runs on bought nodes",
+}
+"""Words for the cost of runs, by where they run."""
+WITHOUT = {
+    "job_window": "without one of the deadlines",
+    "node_supply": "with ten times as many nodes of one kind",
+    "node_delivery": "with nodes from the first day on",
+}
+"""What is otherwise where a constraint is left out, unless nothing stands in its place."""
 NO_OFFER = "no offer can run this job; capplan explain says which rules its designs break"
 """What is told of a job without any design, which breaks no constraint between jobs."""
 
@@ -31,6 +53,7 @@ def show_purchase(plan: PurchasePlan, console: Console) -> None:
     """Writes the whole answer."""
     cost = f": {human.dollars(plan.cost_usd)}" if plan.cost_usd is not None else ""
     headline(console, f"{VERDICTS[plan.status]} for {plan.fleet}{cost}", is_good=plan.cost_usd is not None)
+    show_doubts(console, _doubts(plan))
     sentences(console, [_proof(plan)])
     if plan.conflict:
         title(console, "Conflicting constraints")
@@ -47,15 +70,29 @@ def show_purchase(plan: PurchasePlan, console: Console) -> None:
     if plan.acquisitions:
         grid(console, _acquisition_rows(plan))
     else:
-        sentences(console, ["None: all runs rent on demand."])
-    if plan.staff_usd:
-        sentences(console, [f"Staff for the bought nodes costs another {human.dollars(plan.staff_usd)}."])
+        sentences(console, ["None: all runs rent."])
     title(console, "Schedule")
     grid(console, _run_rows(plan))
+    title(console, f"Cost: {human.dollars(plan.cost_usd)}")
+    grid(console, _cost_rows(plan))
     title(console, "Comparison with alternatives")
     grid(console, _comparison_rows(plan))
     title(console, "Binding constraints")
     sentences(console, _binding_sentences(plan))
+
+
+def _doubts(plan: PurchasePlan) -> Iterator[str]:
+    """What must become of bought nodes after the horizon, so that buying them costs no more than the plan says."""
+    if not plan.left_usd or plan.cost_usd is None:
+        return
+    left, paid = human.dollars(plan.left_usd), human.dollars(plan.capital_usd)
+    yield f"Bought nodes cost until the horizon only: later use or a sale must bring in {left} of the {paid} paid up front."
+    margin_usd = (plan.all_rent_usd or 0.0) - plan.cost_usd
+    if margin_usd >= plan.left_usd:
+        saved = human.dollars(margin_usd - plan.left_usd)
+        yield f"Even if they bring in nothing, this plan costs {saved} less than renting everything."
+    elif margin_usd > 0.0:
+        yield f"If they bring in {human.dollars(margin_usd)} less than that, renting everything costs no more than this plan."
 
 
 def _proof(plan: PurchasePlan) -> str:
@@ -76,11 +113,12 @@ def _proof(plan: PurchasePlan) -> str:
 
 
 def _acquisition_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
-    yield "", "nodes", "accelerators", "from day", "to day", "cost", "up front", "used"
+    yield "", "offer", "nodes", "accelerators", "from day", "to day", "cost", "up front", "used"
     for one in plan.acquisitions:
         at_once = human.dollars(one.capital_usd) if one.capital_usd else "-"
         yield (
             "buy" if one.kind == "bought" else "reserve",
+            str(one.offer),
             human.count(one.num_nodes),
             f"{one.num_gpus:,} x {one.accelerator}",
             _day(one.from_day),
@@ -92,17 +130,32 @@ def _acquisition_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
 
 
 def _run_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
-    yield "job", "on", "accelerators", "from day", "to day", "deadline", "run cost"
+    yield "job", "on", "offer", "accelerators", "from day", "to day", "deadline", "run cost"
     for run in sorted(plan.runs, key=lambda run: run.start_day):
         yield (
             run.job,
             run.kind,
+            str(run.offer),
             f"{run.num_gpus:,} x {run.accelerator}",
             _day(run.start_day),
             _day(run.end_day),
             _day(run.deadline_day),
             human.dollars(run.cost_usd),
         )
+
+
+def _cost_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
+    """Parts of the cost, those of bought nodes one by one."""
+    held = {name: sum(one.cost_parts_usd.get(name, 0.0) for one in plan.acquisitions) for name in HELD_PARTS}
+    runs = {kind: sum(run.cost_usd for run in plan.runs if run.kind == kind) for kind in RUN_PARTS}
+    rows = [
+        *((RUN_PARTS[kind], runs[kind]) for kind in RUN_PARTS),
+        *((HELD_PARTS[name], held[name]) for name in HELD_PARTS),
+        ("staff", plan.staff_usd),
+    ]
+    for name, usd in rows:
+        if usd:
+            yield name, human.dollars(usd), human.percent(usd / (plan.cost_usd or usd))
 
 
 def _day(day: float) -> str:
@@ -112,7 +165,7 @@ def _day(day: float) -> str:
 
 def _comparison_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
     yield "this plan", human.dollars(plan.cost_usd or 0.0)
-    yield "all rented on demand", _other_cost(plan, "all_rent_usd", plan.all_rent_usd)
+    yield "all rented", _other_cost(plan, "all_rent_usd", plan.all_rent_usd)
     yield "all bought", _other_cost(plan, "all_buy_usd", plan.all_buy_usd)
     yield "capital for purchases", human.dollars(plan.capital_usd)
     yield "peak power at the site", human.power(plan.peak_power_w)
@@ -147,8 +200,18 @@ def _enough_sentences(plan: PurchasePlan) -> Iterator[str]:
 
 
 def _binding_sentences(plan: PurchasePlan) -> Iterator[str]:
+    """Every kind of constraint once, with what each of its subjects costs."""
+    by_name: dict[str, list[BindingRule]] = defaultdict(list)
     for rule in plan.binding:
-        told = _told(rule.constraint, rule.subject)
-        yield f"{told}; without it the plan costs at least {human.dollars(rule.saving_usd)} less"
+        by_name[rule.constraint].append(rule)
+    for name, rules in by_name.items():
+        savings = ", ".join(_saving(rule) for rule in rules)
+        yield f"{_told(name, '')}; {WITHOUT.get(name, 'without it')} the plan costs less, by at least {savings}"
     if not plan.binding:
         yield "None: removing any one deadline, limit or number of nodes is not proven to give a cheaper plan."
+
+
+def _saving(rule: BindingRule) -> str:
+    """What a constraint costs, and about what."""
+    about = f" ({rule.subject})" if rule.subject else ""
+    return f"{human.dollars(rule.saving_usd)}{about}"

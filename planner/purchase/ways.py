@@ -85,7 +85,7 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     hardware = {name: getattr(offer, name) for name in names if getattr(offer, name) is not None}
     replaced: dict[str, object] = {
         "name": job.name,
-        "offers": [{**hardware, "num_gpus": {"min": 1, "max": MOST_GPUS}, "rent_usd_per_gpu_hour": ANY_RENT}],
+        "offers": [{**hardware, "num_gpus": {"min": 1, "max": MOST_GPUS}, **_search_terms(offer)}],
         "site": fleet.site,
         "ownership": fleet.ownership,
         "objectives": [objective.value for objective in OBJECTIVES],
@@ -98,6 +98,14 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     sized = found.model_copy(update={"num_gpus": GpuRange(min=size, max=most)})
     limits = parsed.limits.model_copy(update={"budget_usd": None, "budget_probability": None})
     return parsed.model_copy(update={"offers": (sized,), "limits": limits})
+
+
+def _search_terms(offer: FleetOffer) -> dict[str, float]:
+    """The terms of an offer that its designs are searched with."""
+    return {
+        "rent_usd_per_gpu_hour": ANY_RENT,
+        "interruptions_per_1000_node_days": offer.interruptions_per_1000_node_days,
+    }
 
 
 def used_always(job: Job) -> Job:

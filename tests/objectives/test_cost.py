@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from objectives.break_even import rent_or_own
-from objectives.cost import COST_PARTS, affordable_s, cost_parts, purchase
+from objectives.cost import COST_PARTS, affordable_s, cost_parts, left_usd, purchase
 from objectives.scores import EMBODIED_PARTS, score
 from objectives.usage import Usage
 from simulator.domain.hourly import HourlyProfile
@@ -66,6 +66,33 @@ class TestOwning:
         assert part(dear, "capital_usd", year) == pytest.approx(
             900e3 * 0.250456 * (1 - 0.25 * 0.68058), rel=1e-5
         )
+
+    @pytest.mark.parametrize("residual", [0.0, 0.25])
+    def test_what_is_left_to_bring_in_is_what_yearly_payments_have_not_paid_off(
+        self, residual: float
+    ) -> None:
+        terms = {
+            "capital_cost_fraction_per_year": 0.08,
+            "residual_fraction": residual,
+            "network_lifetime_years": 8,
+        }
+        job = with_ports(owned({**terms, "installation_fraction": 0.1}), 1000.0)
+        price = purchase(job, PLANS, np.array([25e3]), np.array([300e3]))
+        # 900,000 USD of nodes and 24,000 of ports, a tenth more for installation; annuity(8 %, 5) and (8 %, 8) of Excel's PMT.
+        nodes_usd, network_usd = 1.1 * 900e3, 1.1 * 24e3
+        yearly_usd = 0.2504564546 * (nodes_usd - residual * 900e3 / 1.08**5)
+        for years in range(1, 6):
+            nodes_usd = 1.08 * nodes_usd - yearly_usd
+            network_usd = 1.08 * network_usd - 0.1740147606 * 1.1 * 24e3
+            left = float(left_usd(job.ownership, price, years)[0])
+            assert left == pytest.approx(nodes_usd + network_usd, rel=1e-6)
+        assert nodes_usd == pytest.approx(residual * 900e3, abs=0.01)  # the sale
+        assert float(left_usd(job.ownership, price, 8.0)[0]) == pytest.approx(residual * 900e3)
+
+    def test_what_is_left_of_nodes_that_lose_their_market_price_is_that_price(self) -> None:
+        job = owned({"depreciation": "economic", "economic_loss_per_year": 0.5, "age_years": 1.0})
+        price = purchase(job, PLANS, np.array([25e3]), np.array([300e3]))
+        assert float(left_usd(job.ownership, price, 1.0)[0]) == pytest.approx(900e3 * math.exp(-1.0))
 
     def test_economic_depreciation_follows_the_market_price(self) -> None:
         # Epoch AI: 0.14 orders of magnitude a year, ln(10) 0.14 = 0.32236; after a year 10^-0.14 = 0.72444 is left.

@@ -191,6 +191,72 @@ def test_nodes_that_come_late_lose_as_much_at_first_as_those_that_come_early() -
     assert year.usd_per_node == pytest.approx(250e3 * (1 - math.exp(-0.32)), rel=1e-3)
 
 
+def test_what_an_acquisition_costs_is_told_by_part_and_what_it_must_still_bring_in() -> None:
+    terms = {
+        "lifetime_years": 4,
+        "capital_cost_fraction_per_year": 0.0,
+        "maintenance_fraction_per_year": 0.05,
+    }
+    fleet = fleet_with(offer(buy={**BUY, "usd_per_node": 1e3, "first_delivery_day": 0}), ownership=terms)
+    (held,) = plan_purchase(fleet).acquisitions
+    assert sum(held.cost_parts_usd.values()) == pytest.approx(held.cost_usd, abs=1e-6)
+    years = (held.to_day - held.from_day) / 365.25
+    assert held.cost_parts_usd["capital_usd"] == pytest.approx(
+        held.capital_usd * years / 4, abs=held.num_nodes
+    )
+    assert held.cost_parts_usd["maintenance_usd"] == pytest.approx(
+        held.capital_usd * 0.05 * years, abs=held.num_nodes
+    )
+    assert held.left_usd == pytest.approx(held.capital_usd * (1 - years / 4), abs=held.num_nodes)
+
+
+def test_reserved_nodes_cost_rent_alone_and_leave_nothing() -> None:
+    plan = plan_purchase(fleet_with(offer(reserve={**RESERVE, "term_days": 100, "first_start_day": 0})))
+    assert plan.left_usd == 0
+    for held in plan.acquisitions:
+        assert held.cost_parts_usd == {"rent_usd": held.cost_usd}
+
+
+def test_offers_that_differ_in_price_alone_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+
+    def counted(job: Job, place: tuple[int, int], seed: int) -> tuple[ways.Candidate, ...]:
+        searched.append(place)
+        return candidates_of(job, place, seed)
+
+    monkeypatch.setattr(answer, "candidates_of", counted)
+    cheap, few = {**RENT, "usd_per_gpu_hour": 2.0}, {**RENT, "max_nodes": 4}
+    plan = plan_purchase(fleet_with(offer(rent=RENT), offer(rent=cheap), offer(rent=few)))
+    assert searched == [(0, 0), (1, 0), (0, 2), (1, 2)]
+    assert {run.offer for run in plan.runs} == {1}  # the cheap one
+    assert plan.cost_usd == pytest.approx(2 / 3 * (rented().cost_usd or 0.0), abs=1.0)
+
+
+def test_runs_on_nodes_that_are_taken_back_take_longer() -> None:
+    spot = {**RENT, "interruptions_per_1000_node_days": 500}
+    calm, interrupted = rented(), plan_purchase(fleet_with(offer(rent=spot)))
+    assert calm.cost_usd is not None
+    assert interrupted.cost_usd is not None
+    assert interrupted.cost_usd > 1.02 * calm.cost_usd
+    fleet = fleet_with(offer(rent=spot))
+    taken = job_on(fleet, fleet.jobs[0], fleet.offers[0], Path()).offers[0]
+    assert taken.interruptions_per_1000_node_days == 500
+
+
+def test_nodes_that_are_taken_back_are_an_offer_of_their_own() -> None:
+    spot = {**RENT, "interruptions_per_1000_node_days": 50}
+    with pytest.raises(
+        InputError, match=r"must stand in an offer without buy and reserve: repeat the accelerator"
+    ):
+        fleet_with(offer(rent=spot, reserve=RESERVE))
+
+
+@pytest.mark.parametrize(("days", "is_told"), [(90, False), (91, True)])
+def test_terms_that_lead_beyond_the_horizon_are_told(days: float, is_told: bool) -> None:
+    fleet = fleet_with(offer(reserve={**RESERVE, "term_days": days, "first_start_day": 10}))
+    assert any("leads beyond horizon_days (100)" in note for note in notes_of(fleet, Path())) == is_told
+
+
 @pytest.mark.parametrize(("share", "is_told"), [(0.5, True), (0.95, True), (1.0, False)])
 def test_a_share_of_idle_time_is_said_not_to_be_looked_at(share: float, is_told: bool) -> None:
     fleet = fleet_with(offer(buy=BUY), ownership={"utilization_fraction": share})
@@ -253,7 +319,7 @@ def test_limits_keep_the_plan_from_buying_and_are_said_to_bind() -> None:
     assert saving["capital_usd"] == pytest.approx(plan.cost_usd - free.cost_usd, rel=1e-6)
     console = Console(width=200, record=True, file=StringIO())
     show_purchase(plan, console)
-    told = "capital_usd: the capital cost of purchases must not exceed the limit; without it the plan costs at least $"
+    told = "capital_usd: the capital cost of purchases must not exceed the limit; without it the plan costs less, by at least $"
     assert told in console.export_text()
 
 
@@ -737,7 +803,7 @@ def test_the_command_shows_the_plan_in_words_and_as_json(
     assert cli.main(["purchase", str(file)]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("Cheapest plan for small: $")
-    assert "None: all runs rent on demand" in shown
+    assert "None: all runs rent." in shown
     assert cli.main(["purchase", str(file), "--json"]) == 0
     plan = PurchasePlan.model_validate_json(capsys.readouterr().out)
     assert [run.job for run in plan.runs] == ["only"]

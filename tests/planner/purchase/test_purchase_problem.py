@@ -57,7 +57,8 @@ def price_of(most_nodes: int) -> NodePrices:
     return NodePrices(
         gpus=8,
         most_nodes=most_nodes,
-        owned_usd=lambda hours: 10.0 * hours,
+        owned_parts_usd=lambda hours: {"capital_usd": 10.0 * hours},
+        left_usd=lambda hours: 250_000.4 - 10.0 * hours,
         capital_usd=250_000.4,
         staff_usd_per_year=365.25 * 24,
         idle_w=1000.5,
@@ -189,7 +190,7 @@ def test_sizes_that_fit_and_those_that_no_window_holds_do_not_displace_each_othe
 
 def test_every_rule_of_the_pools_can_be_left_out_alone() -> None:
     fleet = fleet_of((10, 50), (0, 100), buy=BUY, rent=RENT, limits={"power_w": 1e5})
-    cheap = replace(price_of(1), owned_usd=lambda hours: 9.0 * hours)
+    cheap = replace(price_of(1), owned_parts_usd=lambda hours: {"capital_usd": 9.0 * hours})
     parts = pooled_problem(fleet, [[cheap, price_of(8)]], [design(0, 2, 10.0)])
     small, large, rented = parts.problem.pools
     assert [price.most_nodes for price in parts.prices] == [1, 8, 8]
