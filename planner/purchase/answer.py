@@ -34,7 +34,7 @@ from planner.purchase.plan import Acquisition, BindingRule, PurchasePlan, Schedu
 from planner.purchase.prices import NodePrices, node_prices, prices_by_size
 from planner.purchase.problem import PooledProblem, pooled_problem
 from planner.purchase.rules import Rule, rules_of
-from planner.purchase.ways import Candidate, candidates_of, job_on
+from planner.purchase.ways import Candidate, candidates_of, jobs_of
 from simulator.catalog import catalog_hash
 from simulator.domain.hardware import Site
 from simulator.domain.job import Job
@@ -123,10 +123,7 @@ class _Question:
     @cached_property
     def jobs(self) -> tuple[tuple[Job, ...], ...]:
         """For each offer the jobs with this offer alone."""
-        return tuple(
-            tuple(job_on(self.fleet, job, offer, self.folder) for job in self.fleet.jobs)
-            for offer in self.fleet.offers
-        )
+        return jobs_of(self.fleet, self.folder)
 
     @property
     def site(self) -> Site:

@@ -185,8 +185,8 @@ class Fleet(Filed):
                     f"({self.horizon_days:g})"
                 )
         names = [job.name for job in self.jobs]
-        if len(set(names)) < len(names):
-            raise ValueError("jobs must have different names")
+        if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise ValueError(f"jobs must have different names; more than one has {', '.join(repeated)}")
         return self
 
     @model_validator(mode="after")

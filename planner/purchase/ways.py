@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,46 @@ class Candidate:
         return max(0.0, 1.0 - idle_kwh / self.energy_kwh)
 
 
+OF_THE_FLEET = ("site", "ownership")
+"""Fields of a job that the fleet gives for all of them."""
+
+
+def jobs_of(fleet: Fleet, folder: Path) -> tuple[tuple[Job, ...], ...]:
+    """Returns for each offer of a fleet its jobs with this offer alone.
+
+    Raises:
+        InputError: jobs, offers, site or terms break rules; all of them are in `problems`, where they stand in the fleet.
+    """
+    found: list[tuple[Job, ...]] = []
+    problems: dict[Problem, None] = {}  # in order, each once
+    for number, offer in enumerate(fleet.offers):
+        jobs = []
+        for index, job in enumerate(fleet.jobs):
+            try:
+                jobs.append(job_on(fleet, job, offer, folder))
+            except InputError as error:
+                if error.source != _source(job):  # a file that cannot be read
+                    raise
+                problems |= {_placed(problem, number, index): None for problem in error.problems}
+        found.append(tuple(jobs))
+    if problems:
+        raise InputError(list(problems), f"fleet {fleet.name}")
+    return tuple(found)
+
+
+def _placed(problem: Problem, offer: int, job: int) -> Problem:
+    """A problem of a job with one offer alone, with its place in the fleet."""
+    inside = problem.path.removeprefix("offers[0]")
+    if inside != problem.path:
+        return replace(problem, path=f"offers[{offer}]{inside}")
+    is_shared = re.split(r"[.\[]", problem.path)[0] in OF_THE_FLEET
+    return problem if is_shared else replace(problem, path=f"jobs[{job}].job.{problem.path}".rstrip("."))
+
+
+def _source(job: FleetJob) -> str:
+    return f"jobs: {job.name}"
+
+
 def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     """Returns a job of the fleet with one offer alone, at the fleet's site.
 
@@ -91,7 +132,7 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
         "objectives": [objective.value for objective in OBJECTIVES],
     }
     kept = {name: value for name, value in document.items() if name not in ("preference", "what_if")}
-    parsed = parse_job({**kept, **replaced}, folder=_folder(job, folder), source=f"jobs: {job.name}")
+    parsed = parse_job({**kept, **replaced}, folder=_folder(job, folder), source=_source(job))
     found = parsed.offers[0]
     size = found.node.num_accelerators
     most = size * min(offer.max_nodes, MOST_GPUS // size)

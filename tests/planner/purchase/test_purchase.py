@@ -669,10 +669,20 @@ def test_nodes_can_come_on_four_hundred_days_of_the_horizon(
     assert len(fleet.start_days(fleet.offers[0].buy)) == num_days
 
 
-def test_problems_of_a_job_name_the_job() -> None:
-    broken = {**JOBS[0], "job": {"workload": {"model": "llama-9"}}}
-    with pytest.raises(InputError, match="jobs: first"):
-        plan_purchase(fleet_with(offer(rent=RENT), jobs=[broken]))
+def test_problems_are_told_where_they_stand_in_the_fleet_each_once() -> None:
+    broken = with_sections(JOBS[1], workload={"model": "llama-9"})
+    unknown = {**offer(rent=RENT), "accelerator": "h900"}
+    fleet = fleet_with(
+        offer(rent=RENT), unknown, jobs=[JOBS[0], broken], site="nowhere", ownership={"lifetime_years": 0}
+    )
+    with pytest.raises(InputError, match=r"^fleet fleet: ") as caught:
+        plan_purchase(fleet)
+    paths = [problem.path for problem in caught.value.problems]
+    assert len(set(paths)) == len(paths)
+    assert {"ownership.lifetime_years", "site", "jobs[1].job.workload.model", "offers[1].accelerator"} <= set(
+        paths
+    )
+    assert not any(path.startswith(("offers[0]", "jobs[0]")) for path in paths)
 
 
 def test_a_job_may_be_the_path_of_a_job_file(tmp_path: Path) -> None:
