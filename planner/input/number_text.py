@@ -14,6 +14,8 @@ SUFFIXES = {"k": KILO, "m": MEGA, "b": GIGA, "g": GIGA, "t": TERA}
 _NUMBER = re.compile(r"\$?\s*([0-9.,]+(?:e[+-]?[0-9]+)?)\s*([kmbgt]?)", re.IGNORECASE | re.ASCII)
 _THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?", re.ASCII)
 """Commas between groups of three digits; one comma elsewhere is a decimal point."""
+_DATE = re.compile(r"\s*[0-9]{1,4}[-./][0-9]{1,2}[-./][0-9]{1,4}", re.ASCII)
+"""A date, such as 2027-03-01, 01.03.2027 or 3/1/2027."""
 
 
 def number_in_words(text: str) -> float | None:
@@ -38,7 +40,7 @@ def _with_point(digits: str) -> str:
 
 
 def way_out(value: object, field: str = "", *, is_whole: bool = False) -> str:
-    """Returns what to write instead of a text that means a number: `; write 2e12`; empty for other values.
+    """Returns what to write instead of a text that means a number: `; write 2e12`, or days instead of a date; else nothing.
 
     Args:
         value: what was given.
@@ -48,6 +50,8 @@ def way_out(value: object, field: str = "", *, is_whole: bool = False) -> str:
     if not isinstance(value, str):
         return ""
     written = value[:60]
+    if field.endswith("_day") and _DATE.match(written):
+        return " of days from the start of the horizon, not a date"
     number = number_with_unit(written, field)
     number = number_in_words(written) if number is None else number
     if number is None or not math.isfinite(number) or (is_whole and not number.is_integer()):

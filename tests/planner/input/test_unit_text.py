@@ -85,3 +85,10 @@ def test_numbers_and_fields_without_a_unit_need_no_other_way() -> None:
     assert way_out(5, "power_w") == ""
     assert way_out("5 W", "num_gpus") == ""
     assert way_out("1.2.3 W", "power_w") == ""
+
+
+@pytest.mark.parametrize("date", ["2027-03-01", "01.03.2027", "3/1/2027"])
+def test_where_days_are_counted_a_date_is_told_to_be_none(date: str) -> None:
+    assert way_out(date, "deadline_day") == " of days from the start of the horizon, not a date"
+    assert way_out(date, "deadline_days") == ""
+    assert "date" not in way_out("30", "deadline_day")
