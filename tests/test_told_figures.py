@@ -12,9 +12,12 @@ import pytest
 from benchmarks.whole_runs import PAGE, page
 from objectives.input_uncertainty import NUM_DRAWS
 from planner import load_job
+from planner.measured.rows import read_measured
+from planner.notes.accuracy_notes import KNOWN_STEPS
 from planner.purchase.fleet import load_fleet
 from planner.purchase.rules import WIDER
 from planner.purchase.sizes import MOST_SIZES
+from planner.validation.comparison import entries_of, timed
 from planner.what_if.cases import WORTH_WAITING_FRACTION
 from simulator import catalog
 from simulator.catalog import Kind
@@ -53,6 +56,26 @@ def power_of_a_node(node: str) -> PhasePower:
 
 def test_the_page_of_whole_runs_holds_the_figures_of_today() -> None:
     assert_as_told(PAGE.read_text(encoding="utf-8"), page())
+
+
+def test_steps_of_tpus_are_as_far_off_as_limits_notes_and_the_validation_say() -> None:
+    file = ROOT / "benchmarks" / "data" / "tpu_steps.csv"
+    rows = read_measured(file)
+    found = timed(entries_of(rows))
+    errors = [one.comparison.error_fraction for one in found]
+    assert len(found) == len(rows)
+    low, mean, high = (100 * figure for figure in (min(errors), sum(errors) / len(errors), max(errors)))
+    told = f"{low:.0f} to {high:.0f} % too slow"
+    assert (
+        f"{len(rows)} published steps on TPU v6e, on which no constant was fitted, are simulated {told}"
+        in KNOWN_STEPS["tpu"]
+    )
+    for name in ("limits.md", "validation.md"):
+        assert f"simulated {told}, {mean:.0f} % in the mean" in words_of(ROOT / "docs" / name)
+    num_inside = sum(one.is_inside for one in found)
+    assert f"in the mean; {num_inside} lie inside their 80 % interval" in words_of(
+        ROOT / "docs" / "validation.md"
+    )
 
 
 class TestMoneyEnergyAndCarbon:

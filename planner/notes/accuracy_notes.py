@@ -25,6 +25,12 @@ UNEQUAL_FRACTION = 0.05
 WIDE_RATIO = 2.0
 """Upper over lower end of the interval of a measured step from which it is told beside the recommendation."""
 
+KNOWN_STEPS = {
+    "tpu": "13 published steps on TPU v6e, on which no constant was fitted, are simulated 25 to 41 % too slow: TPUs are likely "
+    "faster beside GPUs than this answer says"
+}
+"""What published steps say of architectures with efficiencies of another one, scaled (`benchmarks/data/tpu_steps.csv`)."""
+
 
 def step_time_doubt(design: Design, uncertainty: Uncertainty, notes: str) -> str:
     """Returns a warning about a step time that hardly anything measured stands behind, to show at once; empty for others.
@@ -63,7 +69,10 @@ def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | Non
             f"No kernel measurements are known for {', '.join(estimated)}; efficiencies are scaled from Hopper. Measure a step "
             "before you rely on them (docs/limits.md)."
         )
-    return notes
+    families = {o.accelerator.family for o in job.offers if o.accelerator.id in estimated}
+    return notes + [
+        f"{known} (docs/limits.md)." for family, known in KNOWN_STEPS.items() if family in families
+    ]
 
 
 def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:

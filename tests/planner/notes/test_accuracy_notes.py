@@ -66,6 +66,12 @@ def test_an_accelerator_without_kernels_is_told_once() -> None:
     assert not notes_with(job, "No published step on mi300x")
 
 
+def test_published_steps_of_tpus_are_told_where_tpus_are_on_offer() -> None:
+    told = "published steps on TPU v6e"
+    assert notes_with(job_of(DENSE, rented(H100), rented("tpu-v5p")), told)
+    assert not notes_with(job_of(DENSE, rented(H100), rented("trainium2")), told)
+
+
 def test_mixtures_of_experts_are_doubted_unless_their_owner_measured_them() -> None:
     job = job_of(EXPERTS, rented(H100))
     (note,) = notes_with(job, "barely validated")
