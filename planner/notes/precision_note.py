@@ -11,10 +11,21 @@ from simulator.domain.plan import Plan, PlanTable
 NOTEWORTHY_FRACTION = 0.02
 """Smaller gains, as a share of the time to train, are not told: they are within the error of nearly every step."""
 
+OF_INTEGERS = frozenset({"tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e"})
+"""Accelerators whose 8 bits are integers, which MaxText trains in by AQT (docs/catalog-sources.md, narrow formats on TPUs)."""
+
+_AQT = "AQT in MaxText; 8-bit floating point is no faster than bf16 there"
+
 
 def precision_notes(job: Job, plan: Plan) -> list[str]:
-    """Returns a note if the accelerators of a plan have fp8, the job does not search it, and the same layout gains by it."""
+    """Returns a note if the accelerators of a plan have fp8, the job does not search it, and the same layout gains by it.
+
+    A plan in 8 bits that are integers has a note that says so.
+    """
     searched = job.workload.precisions
+    has_integers = job.offers[plan.offer].accelerator.id in OF_INTEGERS
+    if has_integers and plan.precision is Precision.FP8:
+        return [f"On {job.offers[plan.offer].accelerator.id} fp8 stands for 8-bit integers ({_AQT})."]
     if any(precision in CAST_FORMATS for precision in searched):
         return []
     if not job.offers[plan.offer].accelerator.fp8_flop_per_s:
@@ -30,4 +41,4 @@ def precision_notes(job: Job, plan: Plan) -> list[str]:
         f"({human.change(-gain)}), for {human.dollars(float(costs_usd[1]))}, if the model converges as in "
         f"{plan.precision.value}: workload.precisions=[{wider}] searches both."
     )
-    return [note]
+    return [f"{note} On these accelerators fp8 stands for 8-bit integers ({_AQT})." if has_integers else note]

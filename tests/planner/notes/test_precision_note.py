@@ -51,6 +51,14 @@ def test_there_is_no_note_that_would_mislead(job: Job, plan: Plan) -> None:
     assert not precision_notes(job, plan)
 
 
+@pytest.mark.parametrize("plan", [plan_of(data=16, zero=3), in_fp8(plan_of(data=16, zero=3))])
+def test_eight_bits_that_are_integers_are_told_so(plan: Plan) -> None:
+    workload = changed(WORKLOAD, precisions=(plan.precision,))
+    (note,) = precision_notes(job_of(workload, rented("tpu-v5p")), plan)
+    assert "fp8 stands for 8-bit integers (AQT" in note
+    assert "integers" not in precision_notes(job_of(WORKLOAD, rented("tpu-v7")), plan_of(data=16, zero=3))[0]
+
+
 def test_a_recommended_design_has_the_note() -> None:
     offer = JOB.offers[0].model_copy(
         update={"num_gpus": JOB.offers[0].num_gpus.model_copy(update={"min": 16, "max": 16})}
