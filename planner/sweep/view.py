@@ -107,7 +107,7 @@ def _points(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
 
 def _table(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, ...]]:
     schemes = [scheme.value for scheme in sweep.checkpoint_schemes]
-    yield "GPUs", "MFU", "time", *schemes
+    yield "GPUs", "accelerator", "MFU", "time", *schemes
     sizes: dict[object, list[Row]] = {}
     for row in rows:
         sizes.setdefault(row["num_gpus"], []).append(row)
@@ -116,16 +116,17 @@ def _table(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, ...]]:
         yield human.count(cast(int, size)), *_best_figures(best), *_cells(best, schemes)
 
 
-def _best_figures(best: Mapping[str, Row]) -> tuple[str, str]:
-    """MFU and time of the fastest scheme."""
+def _best_figures(best: Mapping[str, Row]) -> tuple[str, str, str]:
+    """Accelerator, MFU and time of the fastest scheme."""
     if not best:
-        return NONE, NONE
+        return NONE, NONE, NONE
     # Runs that never end are told apart by their goodput.
     first = min(
         best.values(),
         key=lambda row: (number(row, "time_to_train_days"), -number(row, "goodput_fraction")),
     )
-    return human.percent(number(first, "mfu_fraction")), human.days(number(first, "time_to_train_days"))
+    mfu, days = number(first, "mfu_fraction"), number(first, "time_to_train_days")
+    return str(first["accelerator"]), human.percent(mfu), human.days(days)
 
 
 def _cells(best: Mapping[str, Row], schemes: Sequence[str]) -> Iterator[str]:

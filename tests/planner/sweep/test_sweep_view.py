@@ -27,7 +27,12 @@ def row(num_gpus: int, scheme: str, goodput: float, days: float, **others: objec
         "mfu_fraction": 0.5,
         "step_time_s": 2.0,
     }
-    known = {"num_gpus": num_gpus, "checkpoint_scheme": scheme, "used_interval_s": math.inf}
+    known = {
+        "accelerator": "b300",
+        "num_gpus": num_gpus,
+        "checkpoint_scheme": scheme,
+        "used_interval_s": math.inf,
+    }
     return {**known, **figures, "broken_constraint": "", **others}
 
 
@@ -42,7 +47,7 @@ ROWS = [
     row(8, "none", 0.5, math.inf, step_time_s=3.0),
     broken(8, "replica_ft", "live_replica"),
     # Neither run ends; the one with the better goodput is told.
-    row(16, "async", 0.3, math.inf, used_interval_s=60.0, mfu_fraction=0.4),
+    row(16, "async", 0.3, math.inf, used_interval_s=60.0, mfu_fraction=0.4, accelerator="gb200"),
     row(16, "none", 0.2, math.inf),
     broken(16, "replica_ft", "live_replica"),
     *(broken(24, scheme, "host_memory") for scheme in ("async", "none", "replica_ft")),
@@ -51,10 +56,10 @@ TABLE = """
 sizes: 6 designs
 
 At every size
-  GPUs  MFU     time        async          none    replica_ft
-  8     50.0 %  20.0 days   95.00    10.0  50.00*  -
-  16    40.0 %  never ends  30.00     1.0  20.00   -
-  24    -       -           -              -       -
+  GPUs  accelerator  MFU     time        async          none    replica_ft
+  8     b300         50.0 %  20.0 days   95.00    10.0  50.00*  -
+  16    gb200        40.0 %  never ends  30.00     1.0  20.00   -
+  24    -            -       -           -              -       -
 
   Each cell: the highest goodput over all intervals (%), and its interval (minutes).
   * on the fastest layout that supports the scheme, which is not the fastest layout overall.
