@@ -26,6 +26,9 @@ _EMPTY = "must not be empty"
 _MOST_SHOWN = 60
 """Characters of a value in a message."""
 
+_PLAIN = re.compile(r"[\w.+-]{1,40}")
+"""A number or a word that may stand in a list without quotes."""
+
 _MOST_NAMES = 20
 """Names in a message; of more only the nearest, or the first."""
 
@@ -216,6 +219,8 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
         return f"is missing{_expected(location, model_at)}"
     if kind == "model_type":
         return _mapping_rule(location, model_at)
+    if kind == "tuple_type" and model_at((*location, 0)) is None and _PLAIN.fullmatch(str(detail["input"])):
+        return f"must be a list; write [{detail['input']}]"
     if kind in _RULES:
         is_whole = kind.startswith("int")
         field, limits = str(location[-1]) if location else "", detail.get("ctx", {})

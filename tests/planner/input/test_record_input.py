@@ -28,6 +28,7 @@ class Bicycle(Filed):
     name: str = Field(default="bicycle", min_length=1, max_length=LONGEST_NAME)
     wheels: tuple[Wheel, ...] = Field(min_length=2)
     """Wheels, front first."""
+    sprockets: tuple[int, ...] = (11, 13)
 
 
 WHEEL = {"num_spokes": 36}
@@ -38,6 +39,12 @@ WHEEL = {"num_spokes": 36}
     [
         ({"wheels": [WHEEL]}, ['wheels = [{"num_spokes": 36}]: needs 2 or more entries']),
         ({}, ["wheels: is missing: Wheels, front first"]),
+        ({"wheels": 3}, ["wheels = 3: must be a list, such as [a, b]"]),
+        ({"wheels": [WHEEL, WHEEL], "sprockets": 12}, ["sprockets = 12: must be a list; write [12]"]),
+        (
+            {"wheels": [WHEEL, WHEEL], "sprockets": "12, 14"},
+            ["sprockets = '12, 14': must be a list, such as [a, b]"],
+        ),
         ({"wheels": [WHEEL, {}]}, ["wheels[1].num_spokes: is missing: Spokes of a wheel"]),
         ({"wheels": [WHEEL, 3]}, ["wheels[1] = 3: must be a mapping of fields: num_spokes, note"]),
         (
@@ -45,7 +52,7 @@ WHEEL = {"num_spokes": 36}
             [
                 "wheels[1].num_spoke = 2: unknown field; nearest: num_spokes",
                 "wheels[1].num_spokes = 2: must be at least 3",
-                "saddle = 1: unknown field; known: name, wheels",
+                "saddle = 1: unknown field; known: name, wheels, sprockets",
             ],
         ),
         (
