@@ -12,15 +12,18 @@ import planner
 from docs import getting_started
 from docs.generate import INTRODUCTION, job_file_reference
 from docs.job_rules import EXAMPLES, JOB, refusals, rules_section
+from planner.input.record_input import parse_record
 from planner.input.schema import FORMS
 from planner.input.yaml_text import parse_text
 from planner.job.file import parse_job
 from planner.measured.rows import Unmodelled
+from planner.purchase.fleet import Fleet
 from planner.validation.report import as_json, report_of
 from simulator.domain.options import Factors, InputFactors
 from simulator.errors import InputError
 
 OWN_CLUSTER = Path(__file__).parents[1] / "docs" / "how-to" / "own-cluster.md"
+BUYING = Path(__file__).parents[1] / "docs" / "how-to" / "buy.md"
 MEASURED = Path(__file__).parents[1] / "docs" / "measured-rows.md"
 PAGE = job_file_reference()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]
@@ -145,3 +148,13 @@ class TestScripts:
         called = {name for row in rows for name in re.findall(r"(\w+)\(", row)}
         assert called >= {"recommend", "simulate_plan", "plan_purchase"}
         assert called <= set(planner.__all__)
+
+
+def test_the_offers_of_the_page_on_buying_are_those_of_a_fleet() -> None:
+    (shown,) = re.findall(r"```yaml\n(.*?)```", BUYING.read_text(encoding="utf-8"), re.DOTALL)
+    offers = parse_text(shown, source="page")
+    assert isinstance(offers, dict)
+    one = {"name": "only", "job": {}, "deadline_day": 90}
+    fleet = parse_record(Fleet, {**offers, "site": "us-iowa", "horizon_days": 1095, "jobs": [one]})
+    assert [offer.interruptions_per_1000_node_days for offer in fleet.offers] == [0, 0, 50, 0]
+    assert [bool(offer.reserve) for offer in fleet.offers] == [True, True, False, False]
