@@ -23,8 +23,9 @@ _KINDS = {
     "a job file, which `capplan recommend` takes": ("workload", "offers"),
     "a sweep, which `capplan sweep` takes": ("job", "num_gpus"),
     "a fleet, which `capplan purchase` takes": ("jobs", "offers"),
+    "an answer that capplan printed with --json": ("schema_version", "capplan_version"),
 }
-"""Files of other commands, by two fields that they must have."""
+"""Other files, by two fields that they must have."""
 
 _Described = TypeVar("_Described", bound=Record)
 

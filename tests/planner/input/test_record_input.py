@@ -139,3 +139,12 @@ def test_two_fields_are_enough_to_tell_the_kind_of_a_file(text: str, told: str, 
     with pytest.raises(InputError, match="1 problem") as raised:
         load_job(file)
     assert told in str(raised.value)
+
+
+def test_an_answer_of_capplan_is_told_to_be_none_of_its_inputs(tmp_path: Path) -> None:
+    file = tmp_path / "answer.json"
+    file.write_text('{"schema_version": 1, "capplan_version": "0.1.0", "runs": []}')
+    with pytest.raises(
+        InputError, match=r"is an answer that capplan printed with --json; what is wanted here"
+    ):
+        read_record(Bicycle, file, least="wheels")
