@@ -154,7 +154,7 @@ class FleetLimits(Record):
     capital_usd: Limit | None = None
     """Capital for all purchases: nodes, network and installation."""
     power_w: Limit | None = None
-    """Facility power of all bought nodes, running or idle."""
+    """Facility power of all bought nodes, running or idle, with cooling: IT power of the hall times its PUE."""
 
 
 class Fleet(Filed):
