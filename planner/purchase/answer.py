@@ -29,7 +29,7 @@ from planner import __version__
 from planner.input.arguments import check_kind, check_seed, path_given
 from planner.notes.cooling_note import cooling_notes
 from planner.purchase.fleet import Fleet, FleetLimits
-from planner.purchase.notes import notes_of, slack_notes
+from planner.purchase.notes import notes_of, power_notes, slack_notes
 from planner.purchase.plan import Acquisition, BindingRule, PurchasePlan, ScheduledRun
 from planner.purchase.prices import NodePrices, node_prices, prices_by_size
 from planner.purchase.problem import PooledProblem, pooled_problem
@@ -108,7 +108,12 @@ def _plan(
             job.name: len({id(one) for one in question.pooled.candidates if one.job == index})
             for index, job in enumerate(fleet.jobs)
         },
-        notes=(*notes_of(fleet, question.folder), *slack_notes(runs), *cooling_notes([question.site])),
+        notes=(
+            *notes_of(fleet, question.folder),
+            *power_notes(fleet.limits, (pool.idle_w_per_node for pool in problem.pools if pool.kind == "bought")),
+            *slack_notes(runs),
+            *cooling_notes([question.site]),
+        ),
     )  # fmt: skip
 
 

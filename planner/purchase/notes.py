@@ -8,7 +8,7 @@ from pathlib import Path
 
 from planner.job.in_short import in_short
 from planner.notes.price_notes import far_node_price, far_rent
-from planner.purchase.fleet import Fleet
+from planner.purchase.fleet import Fleet, FleetLimits
 from planner.purchase.plan import ScheduledRun
 from planner.purchase.ways import document_of
 from planner.text import human
@@ -43,6 +43,23 @@ def _slack_days(run: ScheduledRun) -> float:
 
 def _length_days(run: ScheduledRun) -> float:
     return run.end_day - run.start_day
+
+
+def power_notes(limits: FleetLimits, idle_w: Iterable[float]) -> tuple[str, ...]:
+    """Returns a note if the site's power is below that of any node that could be bought, as if it were in other units.
+
+    Args:
+        limits: of the plan.
+        idle_w: of a node of each kind that is for sale.
+    """
+    least_w = min(idle_w, default=0.0)
+    if limits.power_w is None or limits.power_w >= least_w:
+        return ()
+    note = (
+        f"limits.power_w = {human.figure(limits.power_w)} W is less than a single node draws when idle, "
+        f"{human.power(least_w)}: no node can be bought. Is it in watts?"
+    )
+    return (note,)
 
 
 def notes_of(fleet: Fleet, folder: Path) -> tuple[str, ...]:

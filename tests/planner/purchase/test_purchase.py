@@ -25,8 +25,8 @@ from planner.cli import commands as cli
 from planner.input.record_input import parse_record
 from planner.purchase import answer, ways
 from planner.purchase.answer import SIDE_EFFORT, plan_purchase
-from planner.purchase.fleet import Fleet, load_fleet
-from planner.purchase.notes import notes_of, slack_notes
+from planner.purchase.fleet import Fleet, FleetLimits, load_fleet
+from planner.purchase.notes import notes_of, power_notes, slack_notes
 from planner.purchase.plan import PurchasePlan
 from planner.purchase.prices import NodePrices, node_prices, prices_by_size
 from planner.purchase.problem import bought_lot
@@ -249,6 +249,22 @@ def test_nodes_that_are_taken_back_are_an_offer_of_their_own() -> None:
         InputError, match=r"must stand in an offer without buy and reserve: repeat the accelerator"
     ):
         fleet_with(offer(rent=spot, reserve=RESERVE))
+
+
+@pytest.mark.parametrize(
+    ("limit_w", "is_told"), [(None, False), (410.0, True), (2000.0, False), (410e3, False)]
+)
+def test_power_below_that_of_a_node_is_told(limit_w: float | None, is_told: bool) -> None:
+    notes = power_notes(FleetLimits(power_w=limit_w), [2500.0, 2000.0])
+    assert bool(notes) == is_told
+    if is_told:
+        assert "limits.power_w = 410 W is less than a single node draws when idle, 2.00 kW" in notes[0]
+    assert power_notes(FleetLimits(power_w=410.0), []) == ()  # nothing is for sale
+
+
+def test_power_in_kilowatts_is_told_where_nothing_can_be_bought() -> None:
+    plan = plan_purchase(fleet_with(offer(rent=RENT, buy=BUY), limits={"power_w": 410}))
+    assert any("Is it in watts?" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize(("days", "is_told"), [(90, False), (91, True)])
