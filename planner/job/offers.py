@@ -125,8 +125,12 @@ def _under_contract(offer: Fields, contract: str, location: Location, findings: 
         findings.add(
             (*location, "commitment_days"), committed, f"{rule} under rent_usd_per_gpu_hour: {contract}"
         )
-    name = str(offer.get("accelerator"))
-    known = found(lambda wanted: catalog.rent(wanted, contract=contract), name, here, findings)
+    known, name = None, offer.get("accelerator")
+    if isinstance(name, str) and not _is_known(name):
+        findings.hide(here)  # what is told of the accelerator is enough
+    else:
+        wanted = _own_id(name) or str(name)
+        known = found(lambda kind: catalog.rent(wanted, contract=kind), contract, here, findings)
     rent, source = known or (_NO_PRICE, "")
     return {**offer, "rent_usd_per_gpu_hour": rent, "price_source": offer.get("price_source", source)}
 

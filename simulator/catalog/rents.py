@@ -123,12 +123,12 @@ def _prices(accelerator_name: str, contract: str, path: str) -> tuple[Figure, ..
     try:
         found = figures(Kind.RENTS, accelerator_name, path=path)
     except CatalogError as error:
-        rule = "has no known rent; give rent_usd_per_gpu_hour or purchase_usd_per_node"
-        raise CatalogError([Problem(path=path, value=accelerator_name, rule=rule)]) from error
+        rule = f"{accelerator_name} has no known rent; give rent_usd_per_gpu_hour or purchase_usd_per_node"
+        raise CatalogError([Problem(path=path, value="", rule=rule)]) from error
     prices = tuple(figure for figure in found if figure.quantity in CONTRACTS[contract])
     if not prices:
-        rule = f"has no price of the kind {contract} in the catalogue; give a number"
-        raise CatalogError([Problem(path=path, value=accelerator_name, rule=rule)])
+        rule = f"{accelerator_name} has no price of the kind {contract} in the catalogue; give a number"
+        raise CatalogError([Problem(path=path, value="", rule=rule)])
     return prices
 
 

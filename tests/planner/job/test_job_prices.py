@@ -114,7 +114,10 @@ class TestJobFile:
         assert rent.mid < usual.rent_usd_per_gpu_hour.mid
 
     def test_a_contract_without_prices_says_so(self) -> None:
-        with pytest.raises(InputError, match="has no price of the kind spot in the catalogue; give a number"):
+        with pytest.raises(
+            InputError,
+            match=r"rent_usd_per_gpu_hour = 'spot': v100\S+ has no price of the kind spot in the catalogue",
+        ):
             job_with(
                 {
                     **H100_RENTED,
@@ -123,6 +126,11 @@ class TestJobFile:
                     "interruptions_per_1000_node_days": 9,
                 }
             )
+
+    def test_an_unknown_accelerator_under_a_contract_is_told_once(self) -> None:
+        with pytest.raises(InputError) as refused:
+            job_with({**H100_RENTED, "accelerator": "trn2", "rent_usd_per_gpu_hour": "reserved_1y"})
+        assert [problem.path for problem in refused.value.problems] == ["offers[0].accelerator"]
 
     def test_an_accelerator_that_nobody_rents_out_needs_a_price(self) -> None:
         with pytest.raises(InputError) as refused:
