@@ -57,6 +57,7 @@ and which job runs when on what, so that all jobs end in time at the least cost 
 
 ```sh
 capplan purchase examples/fleet.yaml
+capplan purchase examples/fleet.yaml --set limits.capital_usd=2e6
 capplan purchase examples/fleet.yaml --effort 60 --json
 ```
 

@@ -15,7 +15,9 @@ from planner.cli.terminal.help import examples
 @click.command(
     short_help="Choose what to buy, reserve and rent for several jobs.",
     epilog=examples(
-        "capplan purchase examples/fleet.yaml", "capplan purchase examples/fleet.yaml --effort 60 --json"
+        "capplan purchase examples/fleet.yaml",
+        "capplan purchase examples/fleet.yaml --set limits.capital_usd=2e6",
+        "capplan purchase examples/fleet.yaml --effort 60 --json",
     ),
 )
 @click.argument("fleet", type=click.Path(path_type=Path), metavar="FLEET.yaml")
@@ -26,9 +28,18 @@ from planner.cli.terminal.help import examples
     metavar="SECONDS",
     help="Deterministic seconds of the solver for the plan; default: 20.",
 )
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Replace a value of the fleet, such as limits.capital_usd=4e6; may be repeated.",
+)
 @json_option
 @progress_options
-def purchase(*, fleet: Path, seed: int, effort: float | None, as_json: bool, quiet: bool) -> int:
+def purchase(
+    *, fleet: Path, seed: int, effort: float | None, overrides: tuple[str, ...], as_json: bool, quiet: bool
+) -> int:
     """Choose what to buy, reserve and rent for the jobs of FLEET.yaml, and schedule the jobs on it.
 
     The plan minimizes cost within the horizon, subject to all deadlines, deliveries, site power and available capital; the
@@ -42,7 +53,7 @@ def purchase(*, fleet: Path, seed: int, effort: float | None, as_json: bool, qui
     from planner.purchase.view import show_purchase
 
     with quiet_libraries(), working("planning the purchases", is_shown=not quiet):
-        asked = load_fleet(fleet)
+        asked = load_fleet(fleet, overrides)
         plan = plan_purchase(
             asked, seed=seed, folder=fleet.parent, effort=EFFORT if effort is None else effort
         )

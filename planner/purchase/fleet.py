@@ -5,13 +5,20 @@ load_fleet("fleet.yaml")      docs/purchase.md lists the fields
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from planner.input.record_input import Filed, read_record
+from planner.input.arguments import path_given
+from planner.input.plain import plain_copy
+from planner.input.problems import Findings
+from planner.input.record_input import Filed, name_of, read_mapping, validated
+from planner.input.schema import model_at
+from planner.job.overrides import with_overrides
 from simulator.domain.options import MOST_PURCHASE_USD_PER_NODE, MOST_RENT_USD_PER_GPU_HOUR
 from simulator.record import Record
 
@@ -217,10 +224,17 @@ class Fleet(Filed):
         ]
 
 
-def load_fleet(path: str | Path) -> Fleet:
+def load_fleet(path: str | Path, overrides: Sequence[str] = ()) -> Fleet:
     """Returns the fleet in a YAML, JSON or TOML file.
+
+    Args:
+        path: the file.
+        overrides: values that replace those of the file, such as `limits.capital_usd=4e6`; later ones win.
 
     Raises:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
     """
-    return read_record(Fleet, path, least="jobs, offers and site")
+    file, findings = path_given(path), Findings(partial(model_at, root=Fleet))
+    written = {"name": name_of(file), **read_mapping(file, least="jobs, offers and site")}
+    document = with_overrides(written, overrides, findings)
+    return validated(Fleet, plain_copy(document, findings), findings, str(file)).read_in(file.parent)

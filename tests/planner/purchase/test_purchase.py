@@ -863,6 +863,23 @@ jobs: [{name: only, deadline_day: 90, job: jobs/only.yaml}]
         plan_purchase(load_fleet("../fleet.yaml"))
 
 
+def test_values_of_a_fleet_are_replaced_where_they_are_asked_for() -> None:
+    changes = [
+        "limits.capital_usd=2e6",
+        "jobs[1].deadline_day=200",
+        "offers[1].rent.max_nodes=8",
+        "limits.power_w=null",
+    ]
+    fleet = load_fleet(EXAMPLE, changes)
+    asked, usual = fleet.limits, load_fleet(EXAMPLE)
+    assert (asked.capital_usd, asked.power_w, fleet.jobs[1].deadline_day) == (2e6, None, 200)
+    assert fleet.offers[1].max_nodes == 8
+    assert (usual.limits.capital_usd, usual.limits.power_w, fleet.name) == (4e6, 90e3, usual.name)
+    with pytest.raises(InputError, match=r"fleet\.yaml: 2 problems") as refused:
+        load_fleet(EXAMPLE, ["limits.capital=1", "offers[9].rent=null"])
+    assert [problem.path for problem in refused.value.problems] == ["offers[9]", "limits.capital"]
+
+
 def unrefined(fleet: Fleet) -> Fleet:
     """The same fleet, each of whose designs is searched without refinement, which takes half of the time."""
     jobs = []
