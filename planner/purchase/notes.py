@@ -8,7 +8,7 @@ from pathlib import Path
 
 from planner.job.in_short import in_short
 from planner.notes.price_notes import far_node_price, far_rent
-from planner.purchase.fleet import Fleet, FleetLimits
+from planner.purchase.fleet import Fleet, FleetLimits, FleetOffer
 from planner.purchase.plan import ScheduledRun
 from planner.purchase.ways import document_of
 from planner.text import human
@@ -147,13 +147,24 @@ def _long_terms(fleet: Fleet) -> Iterator[str]:
 
 
 def _repeated_offers(fleet: Fleet) -> Iterator[str]:
-    """Accelerators in several offers, such as price tiers, or one offer written twice."""
-    places: dict[str, list[str]] = defaultdict(list)
+    """Accelerators in several offers on the same kind of terms, such as price tiers, or one offer written twice."""
+    places: dict[tuple[str, str], list[str]] = defaultdict(list)
     for number, offer in enumerate(fleet.offers):
-        places[offer.accelerator].append(f"offers[{number}]")
-    for accelerator, found in places.items():
-        if len(found) > 1:
-            yield (
-                f"{accelerator} occurs in {' and '.join(found)}: each counts as a separate supply; remove one if they mean "
-                "the same nodes"
-            )
+        for terms in _kinds_of_terms(offer):
+            places[offer.accelerator, terms].append(f"offers[{number}]")
+    repeated = {(accelerator, *found): None for (accelerator, _), found in places.items() if len(found) > 1}
+    for accelerator, *found in repeated:
+        yield (
+            f"{accelerator} occurs in {' and '.join(found)}: each counts as a separate supply; remove one if they mean the "
+            "same nodes"
+        )
+
+
+def _kinds_of_terms(offer: FleetOffer) -> Iterator[str]:
+    """The kinds of terms of an offer: reservations of other lengths, and nodes that are taken back, are kinds of their own."""
+    if offer.buy:
+        yield "buy"
+    if offer.reserve:
+        yield f"reserve for {offer.reserve.term_days:g} days"
+    if offer.rent:
+        yield "rent" if not offer.interruptions_per_1000_node_days else "spot"

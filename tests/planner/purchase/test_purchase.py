@@ -807,6 +807,18 @@ def test_an_accelerator_that_stands_in_two_offers_is_named_as_two_supplies() -> 
     )
 
 
+def test_other_terms_for_the_same_accelerator_are_no_second_supply() -> None:
+    year, spot = {**RESERVE, "term_days": 60}, {**RENT, "interruptions_per_1000_node_days": 50}
+    assert (
+        notes_on(
+            offer(buy=BUY), offer(rent=RENT), offer(rent=spot), offer(reserve=RESERVE), offer(reserve=year)
+        )
+        == ()
+    )
+    (note,) = notes_on(offer(buy=BUY, rent=RENT), offer(buy=BUY, rent=RENT))
+    assert note.startswith("h100-sxm5-80gb occurs in offers[0] and offers[1]: ")
+
+
 FLEET_TEXT = """
 horizon_days: 100
 site: us-iowa
