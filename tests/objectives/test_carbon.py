@@ -113,6 +113,9 @@ class TestOperation:
         assert water_l(at_site(water_onsite_l_per_kwh=0.5), PLANS, usage()) == pytest.approx(400)
         assert water_l(at_site(water_offsite_l_per_kwh=3.1), PLANS, usage()) == pytest.approx(3100)
         assert np.isnan(water_l(at_site(), PLANS, usage())).all()
+        # A run without progress evaporates without end, whichever of the two is known.
+        for known in ("water_onsite_l_per_kwh", "water_offsite_l_per_kwh"):
+            assert np.isposinf(water_l(at_site(**{known: 1.0}), PLANS, usage(energy_kwh=np.inf))).all()
         # Where all of the overhead goes on at every load, 25 kW of peak have 5 kW of it: 500 kWh in 100 hours.
         fixed = at_site(water_onsite_l_per_kwh=1.0, cooling_fixed_fraction=1.0)
         assert water_l(fixed, PLANS, usage()) == pytest.approx(500)

@@ -282,5 +282,7 @@ class TestReplications:
     def test_wrong_replications_are_refused(self) -> None:
         with pytest.raises(InputError, match=r"num_replications = 0: must be at least 1(.|\n)*seed = -1"):
             simulate_runs(num_replications=0, seed=-1, **columns())
+        with pytest.raises(InputError, match=rf"seed = {2**63}: must be from 0 to 2\*\*63 - 1"):
+            simulate_runs(num_replications=1, seed=2**63, **columns())
         with pytest.raises(InputError, match=r"work_s = shape \(1, 2\): must have one row per design"):
             simulate_runs(num_replications=3, seed=1, **columns(work_s=[[1.0, 2.0]]))
