@@ -176,6 +176,14 @@ def test_nothing_is_logged_after_the_end(uri: str, tmp_path: Path) -> None:
     assert run_of(tracker).info.status == "KILLED"
 
 
+def test_a_curve_whose_name_mlflow_refuses_is_named_and_nothing_of_its_step_waits(uri: str) -> None:
+    tracker = opened(uri)
+    with pytest.raises(StudyError, match=r"^metric 'a,b': use at most 250 of letters"):
+        tracker.log_generation(0, {"hypervolume": 1.0, "a,b": 2.0})
+    tracker.finish()
+    assert run_of(tracker).data.metrics == {}
+
+
 def test_points_wait_for_company_but_not_for_long(uri: str) -> None:
     clock = Clock()
     with opened(uri, clock) as tracker:

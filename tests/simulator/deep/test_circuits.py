@@ -59,6 +59,13 @@ def test_the_first_message_waits_for_the_set_up_and_the_next_one_does_not() -> N
     assert set_ups(played) == [1]
 
 
+def test_an_empty_message_without_latency_is_over_once_its_circuit_is_up() -> None:
+    played = at_once(
+        photonic(2, BANDWIDTH, 0.0, num_ports=1, set_up_s=SET_UP), [(0, 1), (0, 1)], [0.0, 100.0]
+    )
+    assert played.end_s.tolist() == [SET_UP, SET_UP + 1.0]
+
+
 def test_the_way_back_uses_the_same_circuit() -> None:
     played = one_after_another(photons(2), [(0, 1), (1, 0)])
     assert played.makespan_s == SET_UP + 2 * MESSAGE
