@@ -11,6 +11,7 @@ from constraints.feasibility import least_value
 from constraints.limits import set_limits
 from constraints.space import Space, pruned_space
 from objectives.pareto import front_rows
+from simulator.domain.job import Objective
 from simulator.domain.plan import PlanTable
 from simulator.table import Floats
 from simulator.units import DAY
@@ -161,6 +162,18 @@ def test_a_limit_that_no_objective_measures_is_learned_from_what_breaks_it(space
     assert is_broken.any()
     assert shortfalls[is_broken].min() > 0.35  # the half that is exceeded is ln 1.5 = 0.405
     assert shortfalls[~is_broken].min() <= 0.0
+
+
+def test_a_budget_that_cost_measures_counts_once_however_much_is_exceeded_in_all(space: Space) -> None:
+    designs = space.designs().take(slice(0, 60))
+    bounds = bounds_of(space.job, space.kept_bounds)[Knobs.of(space).layout_rows(designs)]
+    cost = space.job.objectives.index(Objective.COST)
+    values = bounds * 66_000.0 / bounds[:, cost].min()  # each is above the budget of 60,000 dollars
+    estimator = Estimator(space, Knobs.of(space))
+    estimator.learn(designs, Results(values=values, excess=np.full(60, 9.0)))
+    expected = np.log(values[:, cost] / 60_000.0)
+    assert expected.min() < 0.1 < np.log1p(9.0)
+    np.testing.assert_allclose(estimator.shortfalls(designs), expected, atol=1e-6)
 
 
 def test_designs_that_never_end_are_estimated_to_be_bad(space: Space) -> None:
