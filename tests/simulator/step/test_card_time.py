@@ -173,6 +173,16 @@ def test_gradients_wait_for_the_traffic_of_the_pass_they_travel_beside(
     assert np.asarray(shared["gradient_sync_s"])[0, 0] == pytest.approx(expected_s, rel=rel)
 
 
+def test_gradients_behind_all_passes_take_as_long_whatever_stages_have_sent() -> None:
+    plan = plan_of(tensor=8, pipeline=4, data=2, zero=1)
+    late = changed(DENSE, overlaps_gradient_sync=False)
+    short, long = (
+        parts_of(changed(late, sequence_length=tokens), plan).pipeline["gradient_sync_s"]
+        for tokens in (512, 4096)
+    )
+    np.testing.assert_array_equal(short, long)
+
+
 @pytest.mark.parametrize(
     ("virtual", "schedule", "num_rings"),
     [
