@@ -204,6 +204,7 @@ def test_a_relaxation_is_tried_by_adding_to_the_typed_command(
         ),
         (["recommend", EXAMPLE, "--set", "nonsense"], "must be a path, = and a value"),
         (["recommend"], "Missing argument 'JOB.yaml'"),
+        (["trace", "simulate", EXAMPLE], "Missing option '--gpus'"),
         (["recommend", EXAMPLE, "--seed", "-1"], "-1 is not in the range"),
         (["recommend", EXAMPLE, "--format", "xml"], "'xml' is not one of 'csv', 'parquet'"),
         (["recommend", EXAMPLE, "--format", "csv"], "give --output DIR, too"),

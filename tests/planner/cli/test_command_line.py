@@ -85,6 +85,12 @@ class TestHelp:
         options = [each for each in LEAVES[path].params if isinstance(each, click.Option)]
         assert [option.name for option in options if not option.help] == []
 
+    @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+    def test_every_number_and_word_that_is_taken_by_default_is_shown(self, path: tuple[str, ...]) -> None:
+        options = [each for each in LEAVES[path].params if isinstance(each, click.Option)]
+        taken = [each for each in options if not each.is_flag and isinstance(each.default, int | float | str)]
+        assert [option.name for option in taken if option.default != "" and not option.show_default] == []
+
     def test_the_first_page_lists_every_command_under_a_heading(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
