@@ -212,6 +212,21 @@ class TestDifferences:
             "Context parallelism: 1.00 s shorter; here collectives between context-parallel"
         )
 
+    @pytest.mark.parametrize(
+        ("part", "traffic"),
+        [
+            ("expert_comm_s", "tokens on their way to experts"),
+            ("pipeline_send_s", "messages between stages"),
+            ("gradient_sync_s", None),
+        ],
+    )
+    def test_what_passes_wait_for_is_named_by_what_travels(self, part: str, traffic: str | None) -> None:
+        plan = Plan(offer=0, num_gpus=4, pipeline_parallel=4)
+        told = differences_in_words({part: -1.0}, plan, step_s=(9.0, 10.0), shared_s=0.0, slow_s=0.0)
+        why = [sentence.partition("; here ")[2] for sentence in [*told][1:]]
+        ends = "count only while their rank waits for nothing that ends later."
+        assert why == ([f"{traffic} {ends}"] if traffic else [])
+
     def told(self, name: str) -> tuple[str, ...]:
         case = (APART | FEW)[name]
         return simulate_deep(case.job, DeepRequest(plan=case.plan)).answer.differences
