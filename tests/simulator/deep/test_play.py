@@ -162,6 +162,10 @@ class TestFlows:
         assert played.link_full_s[into].tolist() == [1.5]
         assert played.link_used_s.sum() == 1.0 + 1.5 + 1.5
 
+    def test_links_are_not_used_between_two_flows(self) -> None:
+        played = flows(switch(2, BANDWIDTH, 0.0), [0, 0], [1, 1], [100.0, 50.0], [0.0, 7.0])
+        assert sorted(played.link_used_s.tolist()) == [0.0, 0.0, 1.5, 1.5]
+
     @given(st.integers(0, 2**32 - 1))
     def test_bytes_are_conserved_and_no_link_moves_more_than_it_can(self, seed: int) -> None:
         random = np.random.default_rng(seed)
