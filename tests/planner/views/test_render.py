@@ -189,6 +189,17 @@ def test_designs_of_two_offers_of_one_accelerator_are_told_apart_by_the_offer_wh
     assert layouts == [f"{common}{decision}" for decision in told]
 
 
+def test_designs_that_their_sites_tell_apart_need_no_other_decision() -> None:
+    plan = design().plan.model_copy(update={"offer": 1, "zero_stage": 2})
+    elsewhere = design(1).model_copy(update={"plan": plan, "region": "sweden"})
+    console = Console(file=io.StringIO(), width=120, markup=False, highlight=False)
+    with console.capture() as capture:
+        show_designs(console, [design(), elsewhere], has_site=True)
+    shown = capture.get()
+    assert "sweden" in shown
+    assert "ZeRO" not in shown
+
+
 def test_a_front_of_one_design_is_one_design() -> None:
     only = design()
     answer = recommended().model_copy(update={"recommendation": only, "front": (only,)})
