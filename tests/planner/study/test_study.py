@@ -222,12 +222,13 @@ def test_an_export_holds_every_design(whole: StudyAnswer, tmp_path: Path, suffix
         ("parquet", "pyarrow.parquet.ParquetWriter.write_table"),
         ("csv", "pyarrow.parquet.ParquetWriter.write_table"),
         ("csv", "pyarrow.csv.CSVWriter.write_batch"),
+        ("parquet", "tempfile.TemporaryDirectory.__init__"),
     ],
 )
 def test_an_export_onto_a_full_disk_names_the_file_and_leaves_nothing(
     whole: StudyAnswer, tmp_path: Path, suffix: str, writer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_space(*_: object) -> None:
+    def no_space(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     file = tmp_path / f"designs.{suffix}"
