@@ -20,6 +20,7 @@ from planner.answer.recommend import recommend
 from planner.cli.commands import main
 from planner.job.file import load_job
 from planner.notes.cautions import cautions
+from planner.recommended.design_words import configuration
 from planner.report.build import DrawnReport
 from planner.report.data import DesignCounts, Figure, Quantity, Report
 from planner.report.designs import EXCESS_NAMES, METRICS, design_counts, packed
@@ -513,6 +514,13 @@ def test_a_search_that_was_stopped_says_so_in_its_page() -> None:
         told for told in found.texts if told.startswith("The search was stopped; the best design so far is ")
     ]
     assert f"{best_of(report).plan.num_gpus} x {best_of(report).accelerator}" in verdict
+
+
+def test_a_page_tells_how_to_run_its_design() -> None:
+    told = [part for pair in configuration(best_of(drawn().report)) for part in pair]
+    texts = Page(page(drawn())).texts
+    place = texts.index("How to run it") + 1
+    assert texts[place : place + len(told)] == told
 
 
 def test_a_page_says_at_once_that_its_design_may_not_fit() -> None:
