@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -136,6 +137,16 @@ def test_a_draft_that_a_process_of_this_number_left_does_not_block_a_new_study(p
     draft_of(path).write_text("left behind")
     Journal.create(path, {}).close()
     assert path.is_file()
+
+
+def test_a_draft_is_found_again_on_a_machine_whose_name_has_signs_of_patterns(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="gpu[1].lan"))
+    left = draft_of(path).with_suffix(f".{2**31 - 1}")  # of a process that is gone
+    left.write_text("left behind")
+    Journal.create(path, {}).close()
+    assert not left.exists()
 
 
 def test_drafts_of_processes_of_other_users_stay(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
