@@ -314,6 +314,14 @@ class TestLayout:
         assert remark in row["remarks"]
         assert bool(remark) == bool(row["remarks"])
 
+    @pytest.mark.parametrize("number", [2, 4])
+    def test_chunks_that_a_schedule_counts_are_not_assumed(self, tmp_path: Path, number: int) -> None:
+        cells = {"pp": 4, "tp": 1, "framework": "Megatron-LM 0.12"}
+        row = row_of(tmp_path, **cells, schedule=f"interleaved 1F1B, {number} chunks")
+        assert plan_of(row).virtual_pipeline == number
+        assert "vpp" not in row["assumed"].split()
+        assert "vpp" in row_of(tmp_path, **cells, schedule="interleaved 1F1B")["assumed"].split()
+
     @pytest.mark.parametrize(
         ("framework", "written", "micro_batch", "remark"),
         [

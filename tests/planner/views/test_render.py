@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,15 @@ def test_designs_that_their_sites_tell_apart_need_no_other_decision() -> None:
     shown = capture.get()
     assert "sweden" in shown
     assert "ZeRO" not in shown
+
+
+def test_designs_have_a_column_of_their_mfu_only_where_it_is_asked_for() -> None:
+    for shows, is_shown in ((show_designs, False), (partial(show_designs, has_efficiency=True), True)):
+        console = Console(file=io.StringIO(), width=120, markup=False, highlight=False)
+        with console.capture() as capture:
+            shows(console, [design()])
+        heading, row = capture.get().splitlines()
+        assert ("MFU" in heading, "41.2 %" in row) == (is_shown, is_shown)
 
 
 def test_a_front_of_one_design_is_one_design() -> None:
