@@ -84,3 +84,9 @@ def test_replicas_that_share_scale_up_links_with_nothing_hold_nothing_up(
     plan: Plan, accelerator: str
 ) -> None:
     assert beside(plan, accelerator)[1] is None
+
+
+def test_ranks_that_share_a_sequence_meet_the_passes_as_replicas_of_their_weights_do() -> None:
+    _, found, _ = beside(plan_of(tensor=4, context=2, data=1), "h100-sxm5-80gb")
+    assert found is not None
+    assert min(found.carried_s[0].min(), found.waited_s[0].min()) > 0.0
