@@ -212,6 +212,9 @@ def test_the_run_in_the_trace_is_the_replay_of_the_answer(case: tuple[str, str],
     spans = [event for event in found if event["ph"] == "X"]
     assert {event["tid"] for event in spans} == {TRAINING_ROW}
     assert {event["tid"] for event in found if event["ph"] == "b"} == {SAVES_ROW}
+    categories = {"X": "run", "b": "save", "e": "save", "i": "interruption"}
+    for kind, category in categories.items():
+        assert {event["cat"] for event in found if event["ph"] == kind} == {category}
     days = max(number(span, "ts") + number(span, "dur") for span in spans) / 1e6 / 86_400
     # One replay of 400: within the middle nine tenths or not far from them.
     low, high = spread.time_to_train_days.p5, spread.time_to_train_days.p95
