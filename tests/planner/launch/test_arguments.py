@@ -65,6 +65,13 @@ def test_a_dense_plan_has_the_arguments_of_its_network_layout_and_batch() -> Non
     assert not any(name.startswith(("--moe", "--num-experts", "--recompute", "--fp8")) for name in found)
 
 
+@pytest.mark.parametrize(("trained", "has_experts"), [("llama-3.1-8b", False), ("mixtral-8x7b", True)])
+def test_arguments_stand_under_headings_none_of_which_is_empty(trained: str, *, has_experts: bool) -> None:
+    groups = launch_plan(job_with(workload={"model": trained}), PLAN).arguments
+    assert all(group.arguments for group in groups)
+    assert ("Experts" in [group.title for group in groups]) == has_experts
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
