@@ -150,8 +150,10 @@ def test_a_file_in_no_folder_is_refused_with_the_way_out(
 @pytest.mark.parametrize("model", names(Kind.MODELS))
 def test_every_model_of_the_catalogue_gets_a_job_that_loads(model: str, tmp_path: Path) -> None:
     # Short sequences: some models were made for no more than 2,048 tokens.
-    load_job(init(tmp_path, "--model", model, "--sequence-length", "2048", "--no-schema"))
+    file = init(tmp_path, "--model", model, "--sequence-length", "2048", "--no-schema")
+    load_job(file)
     assert not (tmp_path / SCHEMA_FILE).exists()
+    assert SCHEMA_FILE not in file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
