@@ -96,6 +96,13 @@ class TestLayout:
         tokens = int(row["global_batch_size"]) * 8192
         assert float(row["step_time_s"]) == pytest.approx(tokens / (100 * 32))
 
+    @pytest.mark.parametrize("framework", ["MaxText", "torchtitan", "nanotron"])
+    def test_frameworks_of_jax_and_pytorch_leave_the_vocabulary_as_it_is(
+        self, tmp_path: Path, framework: str
+    ) -> None:
+        row = row_of(tmp_path, framework=framework, vocab=32_000, n_gpus=64, global_batch=64, tp=8, pp=1)
+        assert row["vocabulary_size"] == "32000"
+
     @pytest.mark.parametrize(("tensor", "vocabulary"), [(1, "32000"), (8, "32768")])
     def test_megatron_pads_the_vocabulary_to_128_for_each_tensor_parallel_rank(
         self, tmp_path: Path, tensor: int, vocabulary: str
