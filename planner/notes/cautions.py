@@ -11,7 +11,7 @@ from planner.job.batch_size import batch_notes
 from planner.job.unused_fields import unused_notes
 from planner.notes.accuracy_notes import accuracy_notes
 from planner.notes.cooling_note import cooling_notes
-from planner.notes.cut_note import cut_notes
+from planner.notes.cut_note import balance_notes, cut_notes
 from planner.notes.interleaving_note import interleaving_notes
 from planner.notes.memory_note import full_front_notes
 from planner.notes.missed_note import missed_notes
@@ -47,7 +47,8 @@ def cautions(
     notes = [*full_front_notes(front, best, others), *_no_deadline(job, front)] if front is not None else []
     notes += missed_notes(others) if others else []
     if best:
-        notes += [*plan_notes(job, best), *precision_notes(job, best.plan), *straggler_notes(job, best.plan)]
+        notes += [*plan_notes(job, best), *balance_notes(job, best.plan), *precision_notes(job, best.plan)]
+        notes += straggler_notes(job, best.plan)
     notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
     sites = [*map(job.site_of, job.offers), *job.what_if.sites]

@@ -1,10 +1,15 @@
-"""Is a reader told how unequal chunks are cut, and nothing where a framework cuts them so by itself?"""
+"""Is a reader told how unequal chunks are cut, and what balanced ones would gain?"""
 
 from __future__ import annotations
 
-from planner.notes.cut_note import cut_notes
+import pytest
+
+from planner.notes.cut_note import balance_notes, cut_notes
 from planner.one_design.simulated_design import simulate_plan
-from simulator.domain.plan import Schedule
+from planner.text import human
+from simulator.domain.job import Job
+from simulator.domain.limits import Limits
+from simulator.domain.plan import Plan, Schedule
 from tests.simulator.builders import changed, job_of, plan_of, training
 
 JOB = job_of(training("llama-2-13b"))  # 40 layers
@@ -31,3 +36,39 @@ def test_nothing_is_told_of_equal_chunks_or_of_those_that_the_job_lists() -> Non
     assert not cut_notes(JOB, plan_of(data=8))
     listed = changed(JOB, workload=changed(JOB.workload, stage_layers=(5, 15, 15, 5)))
     assert not cut_notes(listed, plan_of(tensor=2, pipeline=4, data=8))
+
+
+INTERLEAVED = plan_of(tensor=4, pipeline=4, virtual=10, context=2, data=8)
+LARGE = job_of(training("llama-3.1-70b", global_batch_size=64, sequence_length=8192))
+
+
+def test_what_balanced_stages_gain_is_that_of_the_plan_with_such_a_cut() -> None:
+    (note,) = balance_notes(LARGE, INTERLEAVED)
+    balanced = changed(LARGE, workload=changed(LARGE.workload, stage_layers="balanced"))
+    present, other = (
+        simulate_plan(job, INTERLEAVED, with_sensitivities=False).design for job in (LARGE, balanced)
+    )
+    assert present is not None
+    assert other is not None
+    change = human.change(other.time_to_train_days / present.time_to_train_days - 1.0)
+    assert f"would train in {human.days(other.time_to_train_days)} ({change})" in note
+    assert f"for {human.dollars(other.cost_usd)}: workload.stage_layers=balanced" in note
+    # 80 layers and two more for embedding and output layer, on 40 chunks
+    assert "cut as 1, 36 x 2, 2 x 3, 1, the" in note
+
+
+@pytest.mark.parametrize(
+    ("job", "plan"),
+    [
+        pytest.param(
+            changed(LARGE, workload=changed(LARGE.workload, stage_layers="balanced")),
+            INTERLEAVED,
+            id="the job asks for it",
+        ),
+        pytest.param(LARGE, plan_of(tensor=8, data=8), id="one stage has no cut"),
+        pytest.param(changed(LARGE, limits=Limits(power_w=1.0)), INTERLEAVED, id="the layout breaks a limit"),
+        pytest.param(LARGE, plan_of(tensor=8, pipeline=8, data=4), id="inner stages have more layers then"),
+    ],
+)
+def test_there_is_no_note_on_balance_that_would_mislead(job: Job, plan: Plan) -> None:
+    assert not balance_notes(job, plan)
