@@ -77,14 +77,19 @@ def least_capital_usd(problem: PurchaseProblem, *, effort: float) -> int | None:
         problem: the jobs and the capacity that is available, with or without a limit on capital.
         effort: deterministic seconds of the solver, as for `cheapest`; if they end early, less capital may be enough.
     """
-    from ortools.sat.python import cp_model
-
     built = _Model.of(replace(problem, capital_usd=None))
-    built.model.minimize(built.capital_usd())
-    solver = exact_solver()
-    solver.parameters.max_deterministic_time = effort
-    is_found = solver.solve(built.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    return round(solver.objective_value) if is_found else None
+    return built.least(built.capital_usd(), effort)
+
+
+def least_power_w(problem: PurchaseProblem, *, effort: float) -> int | None:
+    """Returns the least power of the site with which a choice keeps every other rule; `None` if no such choice was found.
+
+    Args:
+        problem: the jobs and the capacity that is available, with or without a limit on power.
+        effort: deterministic seconds of the solver, as for `cheapest`; if they end early, less power may be enough.
+    """
+    built = _Model.of(replace(problem, power_w=None))
+    return built.least(built.peak_power_w(), effort)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,9 +145,20 @@ class _Model:
             built._add_pool(index, pool)
         for supply in problem.alternatives:
             model.add_at_most_one(built.is_used[pool] for pool in supply)
-        built._add_power()
+        if problem.power_w is not None:
+            built._add_power(problem.power_w)
         built._add_money()
         return built
+
+    def least(self, quantity: cp_model.LinearExprT, effort: float) -> int | None:
+        """The least value of a quantity that a choice was found to have; `None` if no choice was found."""
+        from ortools.sat.python import cp_model
+
+        self.model.minimize(quantity)
+        solver = exact_solver()
+        solver.parameters.max_deterministic_time = effort
+        is_found = solver.solve(self.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        return round(solver.objective_value) if is_found else None
 
     def choice(self, solver: cp_model.CpSolver) -> Choice:
         """What the solver chose."""
@@ -233,9 +249,7 @@ class _Model:
                 ]
                 self.model.add(sum(needed) <= sum(there))
 
-    def _add_power(self) -> None:
-        if self.problem.power_w is None:
-            return
+    def _add_power(self, most_w: cp_model.LinearExprT) -> None:
         intervals, demands = list(self.intervals), [way.above_idle_w for way in self.problem.ways]
         levels: list[cp_model.LinearExprT] = list(demands)
         for pool, lots in zip(self.problem.pools, self.lot_nodes, strict=True):
@@ -246,17 +260,25 @@ class _Model:
                     )
                     intervals.append(interval)
                     levels.append(pool.idle_w_per_node * nodes)
-        self.model.add_cumulative(intervals, levels, self.problem.power_w)
+        self.model.add_cumulative(intervals, levels, most_w)
         # A redundant cut: nodes in use are at the site, so they draw at least idle power, whatever lots there are.
         in_use = [
             way.num_nodes * self.problem.pools[way.pool].idle_w_per_node + way.above_idle_w
             for way in self.problem.ways
         ]
-        self.model.add_cumulative(self.intervals, in_use, self.problem.power_w)
+        self.model.add_cumulative(self.intervals, in_use, most_w)
 
     def capital_usd(self) -> cp_model.LinearExprT:
         """Upfront capital of the nodes of all lots."""
         return sum(lot.capital_usd_per_node * nodes for lot, nodes in self._lots())
+
+    def peak_power_w(self) -> cp_model.IntVar:
+        """A power that the site never exceeds."""
+        idle = sum(pool.idle_w_per_node * pool.max_nodes * len(pool.lots) for pool in self.problem.pools)
+        above_idle = sum(way.above_idle_w for way in self.problem.ways)
+        peak = self.model.new_int_var(0, idle + above_idle, "peak power")
+        self._add_power(peak)
+        return peak
 
     def _lots(self) -> list[tuple[Lot, cp_model.IntVar]]:
         return [

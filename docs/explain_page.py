@@ -118,10 +118,10 @@ the electricity above that, its storage and the accelerators that failures destr
 **What is proven.** `optimal` means that no plan over these candidates costs less. `feasible` means that the effort ended
 first; `gap_fraction` then bounds the share of its cost that a cheaper plan could save. The all-rented and all-bought plans are
 shown beside it. A constraint is said to bind if a plan without it is proven cheaper. For an infeasible fleet, the answer gives
-a minimal set of constraints that contradict each other, and if capital or budget is among them, the least value of it that is
-enough while everything else stays. `undecided` names what the effort did not suffice for: an all-rented or all-bought plan
-that is neither found nor proven impossible, and constraints of the set that may not be needed in it. The same fleet, version,
-seed and effort give the same plan (one worker, deterministic time).
+a minimal set of constraints that contradict each other, and if capital, budget or power is among them, the least value of it
+that is enough while everything else stays. `undecided` names what the effort did not suffice for: an all-rented or all-bought
+plan that is neither found nor proven impossible, and constraints of the set that may not be needed in it. The same fleet,
+version, seed and effort give the same plan (one worker, deterministic time).
 
 *Stops holding:*
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from constraints.purchase_model import Solution, Status, cheapest, least_capital_usd
+from constraints.purchase_model import Solution, Status, cheapest, least_capital_usd, least_power_w
 from constraints.purchase_problem import (
     Choice,
     Lot,
@@ -208,7 +208,7 @@ class _Conflict:
     undecided: tuple[str, ...] = ()
     """Those for which neither a plan without them was found nor a proof that there is none."""
     enough: dict[str, float] = field(default_factory=dict)
-    """Least value of each limit on money among them that is enough by itself, by its name among `FleetLimits`."""
+    """Least value of each limit on money and power among them that is enough by itself, by its name among `FleetLimits`."""
 
 
 def _conflict(question: _Question, effort: float) -> _Conflict:
@@ -230,19 +230,21 @@ def _conflict(question: _Question, effort: float) -> _Conflict:
     return _Conflict(
         rules=tuple(kept) or _too_short(question),
         undecided=undecided,
-        enough=_enough_money(question, kept, effort),
+        enough=_enough(question, kept, effort),
     )
 
 
-def _enough_money(question: _Question, conflict: Collection[str], effort: float) -> dict[str, float]:
-    """The least value of each limit on money in a conflict with which there is a plan, everything else unchanged."""
+def _enough(question: _Question, conflict: Collection[str], effort: float) -> dict[str, float]:
+    """The least value of each limit on money and power in a conflict with which there is a plan, all else unchanged."""
     problem, least = question.pooled.problem, dict[str, int | None]()
     if "fleet_budget_usd" in conflict:
         least["budget_usd"] = cheapest(replace(problem, budget_usd=None), effort=effort).cost_usd
     if "capital_usd" in conflict:
         least["capital_usd"] = least_capital_usd(problem, effort=effort)
-    found = {name: rounded_up(usd) for name, usd in least.items() if usd is not None}
-    return {name: usd for name, usd in found.items() if _has_plan(question, {name: usd}, effort)}
+    if "site_power_w" in conflict:
+        least["power_w"] = least_power_w(problem, effort=effort)
+    found = {name: rounded_up(value) for name, value in least.items() if value is not None}
+    return {name: value for name, value in found.items() if _has_plan(question, {name: value}, effort)}
 
 
 def _has_plan(question: _Question, changes: Mapping[str, float], effort: float) -> bool:

@@ -140,8 +140,8 @@ class PurchasePlan(Record):
     """If there is no plan: constraints that cannot be met together, while without any one of them there is a plan for the
     others, as `constraint: subject`; or `no design: job` for jobs that no offer can run at all (`capplan explain`)."""
     enough: dict[str, float] = Field(default={})
-    """If a limit on money is among them: the least value of it that was found to be enough for a plan, with everything else
-    unchanged, by its name among `limits`; empty if money alone does not help."""
+    """If a limit on money or power is among them: the least value of it that was found to be enough for a plan, with everything
+    else unchanged, by its name among `limits`; empty if none of them helps alone."""
     undecided: tuple[str, ...] = ()
     """What the effort could not decide: `all_rent_usd` and `all_buy_usd` that are null without a proof, and constraints of
     `conflict` without which no plan was found, although none is proven not to exist."""

@@ -11,6 +11,7 @@ from constraints.purchase_problem import PoolKind
 from constraints.registry import CONSTRAINTS
 from planner.purchase.plan import BindingRule, PurchasePlan
 from planner.text import human
+from planner.text.figure_units import figure_text
 from planner.text.text_blocks import grid, headline, sentences, show_doubts, title
 
 if TYPE_CHECKING:
@@ -195,8 +196,8 @@ def _told(constraint: str, subject: str) -> str:
 
 
 def _enough_sentences(plan: PurchasePlan) -> Iterator[str]:
-    for name, usd in plan.enough.items():
-        yield f"limits.{name} = {human.no_less(usd)} ({human.dollars(usd)}), everything else unchanged"
+    for name, value in plan.enough.items():
+        yield f"limits.{name} = {human.no_less(value)} ({figure_text(name, value)}), everything else unchanged"
 
 
 def _binding_sentences(plan: PurchasePlan) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constraints.purchase_model import cheapest, least_capital_usd
+from constraints.purchase_model import cheapest, least_capital_usd, least_power_w
 from constraints.purchase_problem import (
     Choice,
     Lot,
@@ -142,6 +142,14 @@ def test_no_choice_takes_less_capital(problem: PurchaseProblem) -> None:
     free = replace(problem, capital_usd=None)
     needed = [capital_usd(free, choice) for choice in every_choice(free) if not broken_rules(free, choice)]
     assert least_capital_usd(problem, effort=EFFORT) == min(needed, default=None)
+
+
+@pytest.mark.long
+@given(problems())
+def test_no_choice_takes_less_power(problem: PurchaseProblem) -> None:
+    free = replace(problem, power_w=None)
+    needed = [site_power_w(free, choice) for choice in every_choice(free) if not broken_rules(free, choice)]
+    assert least_power_w(problem, effort=EFFORT) == min(needed, default=None)
 
 
 # One job of two nodes and ten hours, on nodes that are bought in two lots or on rented ones.
@@ -410,6 +418,16 @@ def test_the_least_capital_is_found_whatever_the_limit_on_it() -> None:
     assert least_capital_usd(PROBLEM, effort=EFFORT) == 2 * 500
     assert least_capital_usd(replace(PROBLEM, budget_usd=500), effort=EFFORT) == 0
     assert least_capital_usd(replace(alone, power_w=1199), effort=EFFORT) is None
+
+
+def test_the_least_power_is_found_whatever_the_limit_on_it() -> None:
+    alone = replace(PROBLEM, ways=PROBLEM.ways[:1])
+    for limit in (None, 5000, 1):
+        assert least_power_w(replace(alone, power_w=limit), effort=EFFORT) == 2 * 100 + 1000
+    # Rented nodes draw none at the site, but cost more than the budget.
+    assert least_power_w(PROBLEM, effort=EFFORT) == 2 * 100 + 1000
+    assert least_power_w(replace(PROBLEM, budget_usd=500), effort=EFFORT) == 0
+    assert least_power_w(replace(alone, capital_usd=999), effort=EFFORT) is None
 
 
 def test_nodes_that_stand_idle_beside_a_run_draw_from_the_site_too() -> None:

@@ -408,6 +408,18 @@ def test_the_least_money_that_is_enough_is_told_and_is_enough(
     assert f"limits.{name} = {human.no_less(least)} (" in console.export_text()
 
 
+def test_the_least_power_that_is_enough_is_told_and_is_enough() -> None:
+    bought = offer(buy=BUY | {"first_delivery_day": 0})
+    plan = plan_purchase(fleet_with(bought, limits={"power_w": 100.0}))
+    assert (plan.status, plan.conflict) == ("infeasible", ("site_power_w",))
+    least_w = plan.enough["power_w"]
+    assert plan_purchase(fleet_with(bought, limits={"power_w": least_w})).status == "optimal"
+    assert plan_purchase(fleet_with(bought, limits={"power_w": 0.99 * least_w})).status == "infeasible"
+    console = Console(width=200, record=True, file=StringIO())
+    show_purchase(plan, console)
+    assert f"limits.power_w = {human.no_less(least_w)} ({human.power(least_w)})" in console.export_text()
+
+
 def test_money_is_not_said_to_be_enough_where_deadlines_stand_in_the_way_too() -> None:
     jobs = [job("first", 1e11, 0, 20), job("second", 1e11, 0, 20)]
     fleet = fleet_with(offer(rent={**RENT, "max_nodes": 1}), jobs=jobs, limits={"budget_usd": 100.0})
