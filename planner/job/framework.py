@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from planner.input.problems import Findings
 from planner.job.short_forms import Fields, found
 from simulator import catalog
@@ -23,26 +21,26 @@ def with_habits(job: Fields, findings: Findings) -> Fields:
     name = workload.get("framework") if isinstance(workload, dict) else None
     if not isinstance(workload, dict) or not isinstance(name, str):
         return job
-    framework = found(lambda known: catalog.framework(known, path="framework"), name, _LOCATION, findings)
+    framework = found(catalog.framework, name, _LOCATION, findings)
     if framework is None:
         return job
     filled = {**job, "workload": {**framework.workload, **workload}}
     return {**filled, "search": {**framework.search, **search}} if isinstance(search, dict) else filled
 
 
-def habitual_fields(job: Job) -> Mapping[str, str]:
-    """Returns the paths at which a job has what its framework does, each with the framework; none if it names none."""
+def habitual_fields(job: Job) -> frozenset[str]:
+    """Returns the paths at which a job has what its framework does; none if it names none."""
     name = job.workload.framework
     framework = None if name is None else _known(name)
-    if name is None or framework is None:
-        return {}
+    if framework is None:
+        return frozenset()
     parts = (("workload", job.workload, framework.workload), ("search", job.search, framework.search))
-    return {
-        f"{part}.{field}": name
+    return frozenset(
+        f"{part}.{field}"
         for part, record, habits in parts
         for field, habit in habits.items()
         if getattr(record, field) == (tuple(habit) if isinstance(habit, list) else habit)
-    }
+    )
 
 
 def _known(name: str) -> Framework | None:

@@ -43,7 +43,7 @@ def unused_fields(job: Job) -> dict[str, str]:
     untold = habitual_fields(job)
     for rule in (*_RULES, *WORKLOAD_RULES):
         if not rule.is_used(job):
-            known = found.keys() | untold.keys()
+            known = found.keys() | untold
             found |= {path: rule.why for path in rule.paths if path not in known and is_set(job, path)}
     return found | dict(_of_offers(job)) | dict(_of_sites(job))
 

@@ -57,12 +57,10 @@ def _ranges(job: Job, offer: int, accuracy: Accuracy) -> Iterator[InputValue]:
 def _job_fields(job: Job) -> Iterator[InputValue]:
     """Yields the fields of a job; those that it has from its framework name that as their source."""
     habitual = habitual_fields(job)
+    told = {"source": FRAMEWORK.format(name=job.workload.framework), "confidence": "preset"}
     for row in _fields(job, ()):
-        if row.name in habitual and row.confidence == "job":
-            told = {"source": FRAMEWORK.format(name=habitual[row.name]), "confidence": "preset"}
-            yield row.model_copy(update=told)
-        else:
-            yield row
+        is_habit = row.name in habitual and row.confidence == "job"
+        yield row.model_copy(update=told) if is_habit else row
 
 
 def _fields(record: Record, path: tuple[str, ...], usual: Record | None = None) -> Iterator[InputValue]:

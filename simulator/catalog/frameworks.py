@@ -1,6 +1,6 @@
 """Which habits does a training framework have? Values of a job's workload and search that hold where the job says nothing.
 
-The quantities of `frameworks.csv` are fields of `Workload` and `Search`; lists are written with commas.
+The quantities of `frameworks.csv` are fields of `Workload` and `Search`, but for `name`; lists are written with commas.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from simulator.domain.search_options import Search
 from simulator.domain.workload import Workload
 from simulator.errors import CatalogError, Problem
 
-NAME = "name"
-"""The quantity that is no field: the framework as readers know it."""
 _TRUTHS = {"true": True, "false": False}
 
 Habit = bool | int | float | str | list[int | str]

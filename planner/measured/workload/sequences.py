@@ -207,11 +207,10 @@ def context_exchange(
     for said in (f"CP {told.text('cp')}", told.text("notes"), told.framework):
         if found := _exchange(said):
             return _meant_under(habits, found, said), False
-    if habits.context_exchange == "all_to_all":
-        habit: ContextExchange = "all_to_all" if splits_heads else "ring"
-    else:
-        habit = habits.context_exchange
-    return ("all_gather" if has_window and habit != "all_to_all" else habit), True
+    exchanges_heads = habits.context_exchange == "all_to_all"
+    if has_window and not (exchanges_heads and splits_heads):
+        return "all_gather", True
+    return ("ring" if exchanges_heads and not splits_heads else habits.context_exchange), True
 
 
 def exchanged_heads(
