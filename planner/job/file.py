@@ -18,6 +18,7 @@ from planner.input.plain import plain_copy
 from planner.input.problems import Findings
 from planner.input.record_input import name_of, read_mapping, validated
 from planner.input.yaml_text import JOB_FIELDS
+from planner.job.framework import telling_habits
 from planner.job.limits import contradictions
 from planner.job.overrides import with_overrides
 from planner.job.own_catalog import own_figures
@@ -83,7 +84,10 @@ def parse_job(
     with overlaid(own):
         fields = resolve(plain, name=name, folder=below, findings=findings)
         fields = with_own_factors(fields, own.get("factors.csv", {}))
-        job = validated(Job, fields, findings, source)
+        try:
+            job = validated(Job, fields, findings, source)
+        except InputError as error:
+            raise telling_habits(error, plain) from None
     if problems := contradictions(job):
         raise InputError(problems, source)
     return job

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
 from planner.input.problems import Findings
 from planner.job.short_forms import Fields, found
 from simulator import catalog
 from simulator.catalog import Framework
 from simulator.domain.job import Job
-from simulator.errors import CatalogError
+from simulator.errors import CatalogError, InputError, Problem
 
 _LOCATION = ("workload", "framework")
 
@@ -26,6 +30,38 @@ def with_habits(job: Fields, findings: Findings) -> Fields:
         return job
     filled = {**job, "workload": {**framework.workload, **workload}}
     return {**filled, "search": {**framework.search, **search}} if isinstance(search, dict) else filled
+
+
+def telling_habits(error: InputError, written: Mapping[str, object]) -> InputError:
+    """Returns an error that says which of the fields in its rules the job has from its framework.
+
+    Args:
+        error: what was found wrong with a job.
+        written: the fields of the job as written, which a reader can find.
+    """
+    workload = written.get("workload")
+    name = workload.get("framework") if isinstance(workload, Mapping) else None
+    framework = _known(name) if isinstance(name, str) else None
+    if framework is None or not isinstance(workload, Mapping):
+        return error
+    filled = {field: habit for field, habit in framework.workload.items() if workload.get(field) is None}
+    return InputError(
+        [_with_habits_told(problem, str(name), filled) for problem in error.problems], error.source
+    )
+
+
+def _with_habits_told(problem: Problem, name: str, filled: Mapping[str, object]) -> Problem:
+    told = [
+        f"{field} is {str(habit).lower() if isinstance(habit, bool) else habit}"
+        for field, habit in filled.items()
+        if problem.path == "workload" and re.search(rf"\b{field}\b", problem.rule)
+    ]
+    if not told:
+        return problem
+    return replace(
+        problem,
+        rule=f"{problem.rule} (with framework {name}, {', '.join(told)} unless the job says otherwise)",
+    )
 
 
 def habitual_fields(job: Job) -> frozenset[str]:

@@ -182,3 +182,31 @@ def test_every_framework_makes_a_job(name: str) -> None:
         *(f"workload.{field}" for field in framework(name).workload),
         *(f"search.{field}" for field in framework(name).search),
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "told"),
+    [
+        (
+            "torchtitan",
+            {"recompute_modules": ["core_attn", "mlp"]},
+            "(with framework torchtitan, selective_recompute is every_other_product unless the job says otherwise)",
+        ),
+        (
+            "nemo",
+            {"keeps_cast_weights": True},
+            "give one of them (with framework nemo, gathers_cast_weights is true unless the job says otherwise)",
+        ),
+        # Both fields are the job's own.
+        ("nemo", {"keeps_cast_weights": True, "gathers_cast_weights": True}, "give one of them"),
+        ("fsdp2", {"stage_layers": [1, 2]}, "must add up to num_layers (32)"),
+    ],
+)
+def test_a_rule_that_a_habit_breaks_says_where_the_habit_comes_from(
+    name: str, written: Mapping[str, object], told: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_job(job_of({"framework": name, **written}), source="ours.yaml")
+    (problem,) = caught.value.problems
+    assert problem.rule.endswith(told)
+    assert caught.value.source == "ours.yaml"
