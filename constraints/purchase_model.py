@@ -152,13 +152,8 @@ class _Model:
 
     def least(self, quantity: cp_model.LinearExprT, effort: float) -> int | None:
         """The least value of a quantity that a choice was found to have; `None` if no choice was found."""
-        from ortools.sat.python import cp_model
-
-        self.model.minimize(quantity)
-        solver = exact_solver()
-        solver.parameters.max_deterministic_time = effort
-        is_found = solver.solve(self.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-        return round(solver.objective_value) if is_found else None
+        solver = self._minimized(quantity, effort)
+        return None if solver is None else round(solver.objective_value)
 
     def choice(self, solver: cp_model.CpSolver) -> Choice:
         """What the solver chose."""
@@ -175,18 +170,23 @@ class _Model:
 
     def as_early_as_possible(self, choice: Choice, effort: float) -> Choice:
         """The same designs on the same nodes, with the least sum of starting hours; the choice itself if none is found."""
-        from ortools.sat.python import cp_model
-
         for way in choice.ways:
             self.model.add(self.is_taken[way] == 1)
         for variables, nodes in zip(self.lot_nodes, choice.lot_nodes, strict=True):
             for variable, value in zip(variables, nodes, strict=True):
                 self.model.add(variable == value)
-        self.model.minimize(sum(self.starts))
+        solver = self._minimized(sum(self.starts), effort)
+        return choice if solver is None else self.choice(solver)
+
+    def _minimized(self, quantity: cp_model.LinearExprT, effort: float) -> cp_model.CpSolver | None:
+        """The solver with the choice that has least of a quantity, as far as the effort goes; `None` if none was found."""
+        from ortools.sat.python import cp_model
+
+        self.model.minimize(quantity)
         solver = exact_solver()
         solver.parameters.max_deterministic_time = effort
         is_found = solver.solve(self.model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-        return self.choice(solver) if is_found else choice
+        return solver if is_found else None
 
     def _add_jobs(self) -> None:
         for job, window in enumerate(self.problem.windows):
