@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from planner import recommend
-from planner.notes.precision_note import precision_notes
+from planner.notes.precision_note import OF_INTEGERS, precision_notes
 from planner.one_design.simulated_design import simulate_plan
 from planner.text import human
+from simulator import catalog
+from simulator.catalog import Kind
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
@@ -69,3 +71,13 @@ def test_a_recommended_design_has_the_note() -> None:
     assert answer.best is not None
     assert set(precision_notes(job, answer.best.plan)) <= set(answer.warnings)
     assert any(note.startswith("Designs in fp8 were not searched") for note in answer.warnings)
+
+
+def test_accelerators_whose_8_bits_are_integers_are_those_whose_peak_is_of_integers() -> None:
+    peaks = {
+        name: figure.source
+        for name in catalog.names(Kind.ACCELERATORS)
+        for figure in catalog.figures(Kind.ACCELERATORS, name)
+        if figure.quantity == "fp8_peak"
+    }
+    assert {name for name, source in peaks.items() if "8-bit integers" in source} == OF_INTEGERS
