@@ -20,8 +20,8 @@ from constraints.plan_costs import PlanCosts, plan_costs
 from constraints.stage_balance import balanced_stages
 from simulator.argument_names import Argument
 from simulator.cuts import CutTable, micro_batches_of, simulate_cuts
+from simulator.domain.choices import StageLayers
 from simulator.domain.job import Job
-from simulator.domain.model import StageLayers
 from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError, Problem
 from simulator.layout.chunks import can_cut, split_layers

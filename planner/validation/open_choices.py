@@ -20,7 +20,7 @@ from planner.measured.row_reasons import reason_against
 from planner.measured.runs import Comparison, Row, compare, whole_share
 from simulator import catalog
 from simulator.domain.calibration import Calibration
-from simulator.domain.model import AttentionKernel, ContextExchange
+from simulator.domain.choices import AttentionKernel, ContextExchange
 from simulator.table import Floats
 
 OTHER_KERNELS: Mapping[AttentionKernel, tuple[AttentionKernel, ...]] = {

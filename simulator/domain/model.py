@@ -9,95 +9,29 @@ Nomenclature (used by every module of the simulator):
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, Field, NonNegativeInt, model_validator
+from pydantic import Field, model_validator
 
 from simulator.domain.attention_span import SequenceShape, SlidingWindow
 from simulator.domain.blocks import LatentAttention, MixtureOfExperts
+from simulator.domain.choices import ParallelBlock, QueryKeyNorm
 from simulator.domain.documents import Documents
+from simulator.domain.linear_attention import LinearAttention
 from simulator.record import Record
 from simulator.table import Integers
-
-AttentionKernel = Literal["flash", "flash-2", "flash-1", "unfused", "eager"]
-"""`flash` and earlier versions: one fused kernel that never stores the scores; `unfused`, `eager`: separate kernels that do."""
-KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
-
-ParallelBlock = Literal["one_norm", "two_norms"]
-"""Norms before an attention and a feed-forward block that read the same input."""
-
-QueryKeyNorm = Literal["per_head", "all_heads", "unweighted"]
-"""Weights of the norms of queries and keys: for one head, shared by all; for all heads; or none."""
-
-ContextExchange = Literal["ring", "all_gather", "gathered_ring", "all_to_all", "hybrid"]
-"""How context-parallel ranks attend to the whole sequence (`simulator.traffic.context_exchange`)."""
-
-ExpertProducts = Literal["grouped", "separate"]
-"""`grouped`: one kernel for all experts of a rank; `separate`: one product each (Transformer Engine), with rows padded as 8-bit
-products require."""
-
-ExpertDispatch = Literal["all_to_all", "deduplicated"]
-"""`all_to_all`: every copy of a token travels separately; `deduplicated`: one copy crosses the fabric to each link domain and
-reaches each rank where the token is needed (DeepEP, Hybrid-EP)."""
-
-
-SeparateProducts = Literal["none", "feed_forward", "all"]
-"""Products with a common input that are separate: `feed_forward`, both of a gated network; `all`, also queries, keys and
-values."""
-SelectiveRecompute = Literal["attention", "every_other_product"]
-"""What selective recomputation recomputes. `attention`: its core (Megatron-LM); `every_other_product`: everything except the
-attention core and half of the products (operator-wise checkpointing of torchtitan)."""
-
-
-RecomputeModule = Literal["core_attn", "mla_up_proj", "layernorm", "moe_act", "shared_experts", "mlp", "moe"]
-"""Parts of a layer that selective recomputation can recompute (`simulator.domain.recompute_modules`)."""
-
-
-RecomputeMethod = Literal["block", "uniform"]
-"""Meaning of full recomputation of some layers. `block`: the first ones of a chunk; `uniform`: groups of that many layers, of
-which only the first input is kept (Megatron Core)."""
-
-
-CastRecipe = Literal["tensorwise", "delayed", "blockwise", "mxfp8"]
-"""How inputs of 8-bit products get their scales. `tensorwise`: from the tensor itself, in an extra pass; `delayed`: from
-earlier steps; `blockwise`: per 128 values (DeepSeek-V3); `mxfp8`: per 32 values, by the hardware (Transformer Engine)."""
-
-
-WeightPrefetch = Literal["both", "forward", "backward", "none"]
-"""Passes in which ZeRO-3 prefetches a layer's weights while the previous layer computes."""
-
-
-ShardedCopies = Literal["none", "fsdp-2"]
-"""Copies between computation and sharded weights (`simulator.replicas.sharded_copies`)."""
-
-
-def _as_number(value: object) -> object:
-    """Returns the integer that a table cell spells."""
-    return int(value) if isinstance(value, str) and value.isdecimal() else value
-
-
-GradientBytes = Annotated[Literal[2, 4, 6], BeforeValidator(_as_number)]
-"""Bytes of one accumulated gradient; 6: 16 bits and a copy in 32."""
-WireBytes = Annotated[Literal[1, 2, 4], BeforeValidator(_as_number)]
-"""Bytes of one gradient on the wire."""
-ScatterStage = Annotated[Literal[1, 2, 3], BeforeValidator(_as_number)]
-"""Lowest ZeRO stage whose gradients are reduced only to their owners."""
-
-
-StageLayers = tuple[NonNegativeInt, ...] | Literal["balanced"] | None
-"""Layers of every pipeline chunk (`simulator.layout.chunks`)."""
 
 
 class PartWeights(NamedTuple):
     """Weights of one part of a model, over all ranks that share one copy; `simulator.layout.chunks.ChunkWeights` has many."""
 
-    shared: int
+    shared: float
     """Weights that every token uses."""
     routed: int = 0
     """Weights of routed experts."""
-    whole: int = 0
+    whole: float = 0
     """Weights that every token uses and that tensor-parallel ranks do not split."""
     never_cast: int = 0
     """Weights whose products stay in 16 bits in any format."""
@@ -134,6 +68,12 @@ class ModelShape(Record):
     """Multi-head latent attention; left out for ordinary or grouped-query attention."""
     sliding_window: SlidingWindow | None = None
     """How far back some or all layers look; left out: every token sees all before it."""
+    linear_attention: LinearAttention | None = None
+    """Blocks with a state of fixed size in the place of attention, in a hybrid model; left out: all blocks attend. `num_layers`
+    then counts feed-forward blocks, and every layer has an equal share of the blocks that mix tokens."""
+    has_output_gate: bool = False
+    """Whether the product for queries also makes a gate for the output of the attention core (Qwen3-Next; Megatron Core:
+    `attention_output_gate`)."""
     parallel_block: ParallelBlock | None = None
     """Whether attention and feed-forward block of a layer read the same input, and both results are added to it: after one norm
     (GPT-J, PaLM, Falcon 7B, Command R, MegaScale), or two (GPT-NeoX, Falcon 40B); left out: one after the other."""
@@ -161,6 +101,37 @@ class ModelShape(Record):
         if self.qk_norm and self.latent_attention:
             raise ValueError(f"qk_norm ({self.qk_norm}) excludes latent_attention, whose latents have norms")
         return self
+
+    @model_validator(mode="after")
+    def _mixers_are_consistent(self) -> Self:
+        if self.has_output_gate and self.latent_attention:
+            raise ValueError("has_output_gate excludes latent_attention; leave one of them out")
+        linear = self.linear_attention
+        if linear and self.parallel_block:
+            raise ValueError("linear_attention excludes parallel_block; leave one of them out")
+        if linear and self.sliding_window and not linear.num_attention_blocks:
+            raise ValueError("sliding_window needs blocks that attend, and num_attention_blocks is 0")
+        if linear and linear.num_mixers < self.num_layers:
+            raise ValueError(
+                f"num_blocks ({linear.num_blocks}) and num_attention_blocks ({linear.num_attention_blocks}) of "
+                f"linear_attention must add up to at least num_layers ({self.num_layers})"
+            )
+        return self
+
+    @property
+    def attention_share(self) -> float:
+        """Blocks that attend, per layer; 1 in a transformer."""
+        return self.linear_attention.num_attention_blocks / self.num_layers if self.linear_attention else 1.0
+
+    @property
+    def linear_share(self) -> float:
+        """Blocks with linear attention, per layer; 0 in a transformer."""
+        return self.linear_attention.num_blocks / self.num_layers if self.linear_attention else 0.0
+
+    @property
+    def num_mixers(self) -> float:
+        """Blocks of a layer that mix tokens; 1 in a transformer."""
+        return self.attention_share + self.linear_share
 
     @property
     def num_expert_layers(self) -> int:
@@ -197,7 +168,7 @@ class ModelShape(Record):
         """Weights of one attention block: query, key, value and output projections."""
         h, a, d = self.hidden_size, self.num_heads, self.head_dim
         if self.latent_attention is None:
-            return h * d * (2 * a + 2 * self.num_kv_heads)
+            return h * d * ((3 if self.has_output_gate else 2) * a + 2 * self.num_kv_heads)
         mla = self.latent_attention
         qk = mla.nope_head_dim + mla.rope_head_dim
         query = mla.query_rank * (h + a * qk) if mla.query_rank else h * a * qk
@@ -206,21 +177,30 @@ class ModelShape(Record):
         return query + key_value + expanded + a * mla.value_head_dim * h
 
     @property
-    def num_layer_norms(self) -> int:
-        """Norms of a layer."""
-        return 1 if self.parallel_block == "one_norm" else 2
+    def mixing_parameters(self) -> float:
+        """Weights of the blocks of a layer that mix tokens: those of attention, or the mean over the layers of a hybrid."""
+        if self.linear_attention is None:
+            return self.attention_parameters
+        linear = self.linear_attention
+        others = linear.matrix_parameters(self.hidden_size) + linear.other_parameters()
+        return self.attention_share * self.attention_parameters + self.linear_share * others
 
     @property
-    def layer_norm_parameters(self) -> int:
+    def num_layer_norms(self) -> float:
+        """Norms of a layer; in a hybrid, the mean over the layers."""
+        return 1 if self.parallel_block == "one_norm" else 1 + self.num_mixers
+
+    @property
+    def layer_norm_parameters(self) -> float:
         """Weights of the norms of a layer."""
         both = self.num_heads + self.num_kv_heads
         heads = {None: 0, "unweighted": 0, "per_head": 2, "all_heads": both}[self.qk_norm]
-        return self.num_layer_norms * self.hidden_size + heads * self.head_dim
+        return self.num_layer_norms * self.hidden_size + self.attention_share * heads * self.head_dim
 
     @property
-    def num_blocks_in_turn(self) -> int:
+    def num_blocks_in_turn(self) -> float:
         """Sequential blocks of a layer that add to the residual stream: 1 if both read the same input."""
-        return 1 if self.parallel_block else 2
+        return 1 if self.parallel_block else 1 + self.num_mixers
 
     @property
     def num_ffn_matrices(self) -> int:
@@ -228,10 +208,10 @@ class ModelShape(Record):
         return 3 if self.is_gated else 2
 
     @property
-    def dense_layer_parameters(self) -> int:
+    def dense_layer_parameters(self) -> float:
         """Weights of one dense layer: attention, feed-forward block and norms."""
         ffn = self.num_ffn_matrices * self.hidden_size * self.ffn_hidden_size
-        return self.attention_parameters + ffn + self.layer_norm_parameters
+        return self.mixing_parameters + ffn + self.layer_norm_parameters
 
     @property
     def expert_parameters(self) -> int:
@@ -249,23 +229,26 @@ class ModelShape(Record):
         return (self.num_ffn_matrices - 1) * self.experts.expert_ffn_hidden_size + self.hidden_size
 
     @property
-    def expert_layer_shared_parameters(self) -> int:
+    def expert_layer_shared_parameters(self) -> float:
         """Weights of an expert layer that every token uses: attention, router, shared experts, norms."""
         if self.experts is None:
             return 0
         h = self.hidden_size
         shared = self.num_ffn_matrices * h * self.experts.shared_ffn_hidden_size
-        return self.attention_parameters + h * self.experts.num_experts + shared + self.layer_norm_parameters
+        return self.mixing_parameters + h * self.experts.num_experts + shared + self.layer_norm_parameters
 
     @property
-    def dense_layer_whole_parameters(self) -> int:
+    def dense_layer_whole_parameters(self) -> float:
         """Weights of a dense layer that every tensor-parallel rank holds whole: down-projections to latents (Megatron Core)."""
-        if (mla := self.latent_attention) is None:
-            return 0
-        return self.hidden_size * (mla.query_rank + mla.key_value_rank + mla.rope_head_dim)
+        width: float = 0
+        if mla := self.latent_attention:
+            width = self.attention_share * (mla.query_rank + mla.key_value_rank + mla.rope_head_dim)
+        if linear := self.linear_attention:
+            width = width + self.linear_share * 2 * linear.low_rank
+        return self.hidden_size * width
 
     @property
-    def expert_layer_whole_parameters(self) -> int:
+    def expert_layer_whole_parameters(self) -> float:
         """Weights of an expert layer that every tensor-parallel rank holds whole: down-projections to latents, the router."""
         router = self.hidden_size * self.experts.num_experts if self.experts else 0
         return self.dense_layer_whole_parameters + router
@@ -310,7 +293,8 @@ class ModelShape(Record):
     def norm_parameters(self) -> int:
         """Weights of all norms: of the layers, the final one, and those of multi-token prediction."""
         num_layers = self.num_layers + self.num_mtp_layers
-        return num_layers * self.layer_norm_parameters + (1 + 3 * self.num_mtp_layers) * self.hidden_size
+        of_ends = (1 + 3 * self.num_mtp_layers) * self.hidden_size
+        return round(num_layers * self.layer_norm_parameters) + of_ends
 
     @property
     def num_parameters(self) -> int:
@@ -321,7 +305,7 @@ class ModelShape(Record):
         num_dense, num_expert = self._num_layers_of_each_kind
         layers = num_dense * self.dense_layer_parameters + num_expert * expert_layer
         modules = self.num_mtp_layers * self.mtp_parameters
-        return layers + modules + self.embedding_parameters + self.output_parameters
+        return round(layers) + modules + self.embedding_parameters + self.output_parameters
 
     @property
     def num_routed_parameters(self) -> int:
@@ -349,6 +333,9 @@ class ModelShape(Record):
         looked_up = self.embedding_parameters - self.tied_parameters
         added = self.experts.experts_per_token * self.expert_bias_parameters if self.experts else 0
         others = looked_up + self.norm_parameters + self._num_layers_of_each_kind[1] * added
+        if linear := self.linear_attention:
+            num_blocks = (self.num_layers + self.num_mtp_layers) * self.linear_share
+            others += round(num_blocks * linear.other_parameters())
         again = self.num_mtp_layers * self.vocabulary_size * self.hidden_size
         return self.num_active_parameters - others + again
 
@@ -361,19 +348,24 @@ class ModelShape(Record):
         attention scores and their product with the values: 12 L a d s, half of it when masks are counted (PaLM,
         arXiv 2204.02311, appendix B), with what a token sees in the place of s where windows or packed documents shorten
         it. The input embedding is a look-up and counts nothing, nor do the norms. Multi-token prediction counts, its logits
-        included, as in Megatron Core (`num_floating_point_operations` of `training.py`).
+        included, and linear attention counts its scan, as in Megatron Core (`num_floating_point_operations` of `training.py`).
         """
         qk_dim, value_dim = self.attention_dims
         span = self.sequence_shape(sequence_length, documents).mean_span if is_causal else sequence_length
         num_layers = self.num_layers + self.num_mtp_layers
-        attention = 6.0 * num_layers * self.num_heads * (qk_dim + value_dim) * span
-        return 6.0 * self.num_matrix_parameters + attention * (0.5 if is_causal else 1.0)
+        attention = 6.0 * num_layers * self.attention_share * self.num_heads * (qk_dim + value_dim) * span
+        flop = 6.0 * self.num_matrix_parameters + attention * (0.5 if is_causal else 1.0)
+        if linear := self.linear_attention:
+            flop += 3.0 * num_layers * self.linear_share * linear.scan_flop_per_token()
+        return flop
 
     def sequence_shape(self, sequence_length: int, documents: Documents | None) -> SequenceShape:
         """Returns the attention pattern of a sequence of this length, or of one packed with documents."""
         return SequenceShape(
             tokens=sequence_length,
-            num_layers=self.num_layers,
+            num_layers=self.linear_attention.num_attention_blocks
+            if self.linear_attention
+            else self.num_layers,
             window=self.sliding_window,
             documents=documents,
         )

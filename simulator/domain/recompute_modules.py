@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.domain.model import ModelShape, RecomputeModule
+from simulator.domain.choices import RecomputeModule
+from simulator.domain.model import ModelShape
 
 CORE: tuple[RecomputeModule, ...] = ("core_attn",)
 """Default meaning of Megatron-LM's selective recomputation."""

@@ -7,10 +7,7 @@ from typing import Self
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from simulator.domain.attention_span import SequenceShape
-from simulator.domain.documents import Documents
-from simulator.domain.hardware import Precision
-from simulator.domain.lora import Lora, adapters_rule
-from simulator.domain.model import (
+from simulator.domain.choices import (
     AttentionKernel,
     CastRecipe,
     ContextExchange,
@@ -18,7 +15,6 @@ from simulator.domain.model import (
     ExpertProducts,
     GradientBytes,
     KernelLaunch,
-    ModelShape,
     RecomputeMethod,
     RecomputeModule,
     ScatterStage,
@@ -29,6 +25,10 @@ from simulator.domain.model import (
     WeightPrefetch,
     WireBytes,
 )
+from simulator.domain.documents import Documents
+from simulator.domain.hardware import Precision
+from simulator.domain.lora import Lora, adapters_rule
+from simulator.domain.model import ModelShape
 from simulator.domain.recompute_modules import CORE, RESTORED, modules_rule
 from simulator.record import Record
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from simulator.domain.model import ModelShape, ParallelBlock, QueryKeyNorm
+from simulator.domain.choices import ParallelBlock, QueryKeyNorm
+from simulator.domain.model import ModelShape
 from simulator.errors import InputError, Problem
 from simulator.huggingface.experts import (
     dbrx_experts,

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from simulator.domain.model import ExpertDispatch
+from simulator.domain.choices import ExpertDispatch
 from simulator.machine.rank import Rank
 from simulator.table import Floats
 from simulator.traffic.layer_collectives import Directions

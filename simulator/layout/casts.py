@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from simulator.domain.choices import CastRecipe
 from simulator.domain.hardware import Precision
-from simulator.domain.model import CastRecipe
 from simulator.domain.plan import PlanTable
 from simulator.domain.workload import Workload
 from simulator.table import Booleans, Floats

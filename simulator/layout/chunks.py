@@ -27,7 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.compiled import compiled
-from simulator.domain.model import ModelShape, StageLayers
+from simulator.domain.choices import StageLayers
+from simulator.domain.model import ModelShape
 from simulator.domain.plan import PlanTable, has_split_ends, turns_back
 from simulator.domain.workload import Workload
 from simulator.layout.expert_ranks import expert_ranks

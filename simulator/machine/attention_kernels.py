@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulator.domain.model import AttentionKernel
+from simulator.domain.choices import AttentionKernel
 from simulator.machine.compute import SEPARATE_KERNELS, Flags, KernelConstants, Numbers
 from simulator.table import Floats
 

@@ -17,8 +17,8 @@ from functools import cache
 
 import numpy as np
 
+from simulator.domain.choices import AttentionKernel
 from simulator.domain.hardware import Accelerator
-from simulator.domain.model import AttentionKernel
 from simulator.shipped import shipped_rows
 from simulator.table import Booleans, Floats, Table
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.domain.choices import AttentionKernel
 from simulator.domain.lora import AdaptedProduct
-from simulator.domain.model import AttentionKernel
 from simulator.domain.plan import PlanTable, Recompute, keeps_restored_inputs
 from simulator.domain.workload import Workload
 from simulator.layout.expert_ranks import expert_load

@@ -139,9 +139,10 @@ def num_blocks(rank: Rank, *, is_expert: bool) -> int:
     return 2
 
 
-def num_left_blocks(rank: Rank, *, is_expert: bool) -> int:
-    """Returns how often a layer leaves a tensor-parallel block."""
-    return min(num_blocks(rank, is_expert=is_expert), rank.workload.model.num_blocks_in_turn)
+def num_left_blocks(rank: Rank, *, is_expert: bool) -> float:
+    """Returns how often a layer leaves a tensor-parallel block; in a hybrid, the mean over the layers."""
+    model = rank.workload.model
+    return min(num_blocks(rank, is_expert=is_expert) - 1 + model.num_mixers, model.num_blocks_in_turn)
 
 
 def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from simulator.domain.model import (
+from simulator.domain.choices import (
     AttentionKernel,
     CastRecipe,
     ContextExchange,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from planner.measured.frameworks.names import is_torchtitan
 from planner.measured.frameworks.releases import exact_month, release_month, release_year
-from simulator.domain.model import AttentionKernel
+from simulator.domain.choices import AttentionKernel
 from simulator.machine.attention_kernels import FAMILIES_WITH_AOTRITON, FAMILIES_WITHOUT_FLASH
 
 LAST_FLASH_2_YEAR = 2025

@@ -18,7 +18,7 @@ from planner.measured.cells.words import (
     of_this_run,
 )
 from planner.measured.frameworks.names import is_automodel, is_torchtitan
-from simulator.domain.model import ShardedCopies
+from simulator.domain.choices import ShardedCopies
 from simulator.errors import InputError, Problem
 
 COLUMN = "zero_stage_or_fsdp"

@@ -27,7 +27,7 @@ from planner.measured.recomputation.module_names import (
 )
 from planner.measured.recomputation.notes import noted, noted_modules, noted_part, noted_share
 from planner.measured.recomputation.recomputed import EVERY_LAYER, NOT_GIVEN, NOTHING, Recomputed
-from simulator.domain.model import RecomputeModule
+from simulator.domain.choices import RecomputeModule
 from simulator.errors import InputError, Problem
 
 _NONE = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from planner.measured.cells.told import Told
 from planner.measured.recomputation.module_names import MODULES
 from planner.measured.recomputation.recomputed import Recomputed
-from simulator.domain.model import RecomputeModule
+from simulator.domain.choices import RecomputeModule
 from simulator.domain.recompute_modules import CORE, RESTORED, Parts
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from planner.measured.cells.words import affirmed
 from planner.measured.recomputation.module_names import ATTENTION_WORDS
-from simulator.domain.model import RecomputeMethod
+from simulator.domain.choices import RecomputeMethod
 
 PER_CENT = 100
 _MOST_LAYERS = 10**6

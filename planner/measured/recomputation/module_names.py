@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import takewhile
 
 from planner.measured.cells.words import affirmed
-from simulator.domain.model import RecomputeModule
+from simulator.domain.choices import RecomputeModule
 from simulator.domain.recompute_modules import CORE
 
 CORE_WORDS = re.compile(r"core[ _-]?att|\battention\b|\battn\b")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from simulator.domain.model import RecomputeMethod, RecomputeModule, SelectiveRecompute
+from simulator.domain.choices import RecomputeMethod, RecomputeModule, SelectiveRecompute
 from simulator.domain.recompute_modules import RESTORED
 
 

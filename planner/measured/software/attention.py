@@ -11,7 +11,7 @@ from planner.measured.frameworks.kernel_releases import has_flash_on_request, se
 from planner.measured.frameworks.releases import release_year
 from planner.measured.software.framework_habits import OLD_FAMILIES, tells_habits
 from planner.measured.workload.model_names import first_year
-from simulator.domain.model import AttentionKernel
+from simulator.domain.choices import AttentionKernel
 from simulator.machine.attention_kernels import FAMILIES_WITHOUT_FLASH
 
 LAST_FLASH_1_YEAR = 2022

@@ -9,7 +9,8 @@ from functools import cache
 
 from simulator import catalog
 from simulator.catalog import Kind
-from simulator.domain.model import ModelShape, QueryKeyNorm
+from simulator.domain.choices import QueryKeyNorm
+from simulator.domain.model import ModelShape
 from simulator.units import GIGA, TERA
 
 _HEAD_NORMS: Mapping[str, QueryKeyNorm] = {

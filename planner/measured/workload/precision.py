@@ -116,7 +116,7 @@ def _leaves_moved_out(written: str, products: str) -> bool:
 
 
 def fp8_recipe(written: str) -> str:
-    """Returns how inputs of 8-bit products are scaled, a `simulator.domain.model.CastRecipe`; empty where nothing is said."""
+    """Returns how inputs of 8-bit products are scaled, a `simulator.domain.choices.CastRecipe`; empty where nothing is said."""
     return first_affirmed(_RECIPES, re.sub(r"[_\s]+", "-", written.lower())) or ""
 
 

@@ -22,7 +22,8 @@ from planner.measured.cells.words import (
 )
 from planner.measured.frameworks.habits import Habits
 from planner.measured.run_layout import RunLayout
-from simulator.domain.model import ContextExchange, ModelShape
+from simulator.domain.choices import ContextExchange
+from simulator.domain.model import ModelShape
 from simulator.errors import InputError, Problem
 
 _DEGREE = r"(?:[- ]attention)?(?:[- ]degree)?[ =:]*\d*"

@@ -17,7 +17,8 @@ from planner.measured.workload.model_names import (
     norms_heads,
     ties_embeddings,
 )
-from simulator.domain.model import ModelShape, ParallelBlock, QueryKeyNorm
+from simulator.domain.choices import ParallelBlock, QueryKeyNorm
+from simulator.domain.model import ModelShape
 
 USUAL_VOCABULARY = 51_200
 """GPT-2's vocabulary, padded as Megatron-LM pads it."""

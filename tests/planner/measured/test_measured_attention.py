@@ -11,7 +11,7 @@ from planner.measured.cells.told import Told
 from planner.measured.software.attention import told_kernel
 from planner.measured.software.framework_habits import habits_of
 from planner.measured.software.told_habits import told_habits
-from simulator.domain.model import AttentionKernel
+from simulator.domain.choices import AttentionKernel
 
 
 def told(**text: str) -> Told:

@@ -16,7 +16,7 @@ from planner.measured.recomputation.recomputed import Recomputed
 from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import OUT_OF_MEMORY, Row, job_of, known_reason
-from simulator.domain.model import RecomputeModule
+from simulator.domain.choices import RecomputeModule
 from simulator.errors import InputError
 from tests.planner.measured_rows import RUN, the_row
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.domain.choices import RecomputeModule
 from simulator.domain.hardware import Precision
-from simulator.domain.model import RecomputeModule
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.recompute_modules import CORE, Parts
 from simulator.domain.workload import Workload

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from simulator import catalog
 from simulator.domain.attention_span import SlidingWindow
+from simulator.domain.choices import ContextExchange
 from simulator.domain.documents import Documents
 from simulator.domain.hardware import Precision
 from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
-from simulator.domain.model import ContextExchange, ModelShape
+from simulator.domain.model import ModelShape
 from simulator.domain.offer import Offer
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload

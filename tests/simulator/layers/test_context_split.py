@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from simulator.domain import attention_span
 from simulator.domain.attention_span import SequenceShape, SlidingWindow, layer_spans
+from simulator.domain.choices import ContextExchange
 from simulator.domain.documents import Documents
-from simulator.domain.model import ContextExchange
 from simulator.layers.attention_costs import attention_core_s
 from simulator.layers.context_copies import context_copies_s
 from simulator.layers.context_split import SlowestRank, slowest_rank

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from simulator.domain.choices import RecomputeModule
 from simulator.domain.hardware import Precision
-from simulator.domain.model import RecomputeModule
 from simulator.domain.plan import Plan, Recompute, Schedule
 from simulator.domain.workload import Workload
 from simulator.layers.layer_costs import (

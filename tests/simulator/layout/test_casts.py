@@ -10,9 +10,9 @@ import pytest
 from constraints.layout import LAYOUT_RULES, layout_excess
 from simulator import catalog
 from simulator.accuracy.step_error import step_error
+from simulator.domain.choices import CastRecipe
 from simulator.domain.hardware import Precision
 from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
-from simulator.domain.model import CastRecipe
 from simulator.domain.workload import Workload
 from simulator.layers.adapter_costs import adapters_s
 from simulator.layers.attention_costs import attention_core_s

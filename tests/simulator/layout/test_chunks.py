@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from simulator import catalog
 from simulator.domain.blocks import MixtureOfExperts
-from simulator.domain.model import ModelShape, StageLayers
+from simulator.domain.choices import StageLayers
+from simulator.domain.model import ModelShape
 from simulator.domain.plan import Schedule
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import can_cut, can_split_evenly, chunk_weights, cuts_evenly, split_layers

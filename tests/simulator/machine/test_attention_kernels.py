@@ -10,7 +10,8 @@ import pytest
 from benchmarks.calibration_example import true_calibration
 from simulator import catalog
 from simulator.domain.calibration import CalibratedConstant, ConstantName
-from simulator.domain.model import AttentionKernel, ModelShape
+from simulator.domain.choices import AttentionKernel
+from simulator.domain.model import ModelShape
 from simulator.layers.attention_costs import attention_core_s
 from simulator.machine.attention_kernels import (
     backward_width_ratio,

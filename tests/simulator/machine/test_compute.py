@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import catalog
-from simulator.domain.model import AttentionKernel
+from simulator.domain.choices import AttentionKernel
 from simulator.machine.compute import (
     DEFAULT_FAMILY,
     SEPARATE_KERNELS,

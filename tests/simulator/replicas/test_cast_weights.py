@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from simulator import catalog
 from simulator.deep.plans.plan_items import seconds_of
 from simulator.deep.plans.plan_step import parts_and_shape
+from simulator.domain.choices import CastRecipe
 from simulator.domain.hardware import Precision
 from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
-from simulator.domain.model import CastRecipe
 from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 from simulator.layout.casts import one_layout_shares

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.domain.model import WeightPrefetch
+from simulator.domain.choices import WeightPrefetch
 from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 from simulator.layers.layer_costs import dense_layer

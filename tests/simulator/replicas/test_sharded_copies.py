@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from simulator.deep.plans.plan_items import seconds_of
 from simulator.deep.plans.plan_step import parts_and_shape
 from simulator.domain.blocks import MixtureOfExperts
+from simulator.domain.choices import ShardedCopies
 from simulator.domain.lora import Lora, adapter_parameters
-from simulator.domain.model import ModelShape, ShardedCopies
+from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 from simulator.machine.rank import Rank

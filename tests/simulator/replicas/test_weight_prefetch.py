@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.domain.model import WeightPrefetch
+from simulator.domain.choices import WeightPrefetch
 from simulator.domain.workload import Workload
 from simulator.layers.model_ends import embedding, output_layer
 from simulator.machine.network import all_gather_s, reduce_scatter_s

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.domain.model import ContextExchange
+from simulator.domain.choices import ContextExchange
 from simulator.domain.plan import Recompute
 from simulator.domain.workload import Workload
 from simulator.layers.attention_costs import attention_core_s
