@@ -14,6 +14,7 @@ import numpy as np
 from simulator.checkpoints.sizes import expert_set_ranks, group_ranks, saved_bytes_per_parameter
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
+from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.model import ModelShape
 from simulator.domain.offer import Offer
 from simulator.domain.plan import (
@@ -70,7 +71,9 @@ def _attention_heads(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     t, model = plans.tensor_parallel, job.workload.model
     kv_heads = np.full_like(t, split_heads(model))
     small, large = np.minimum(t, kv_heads), np.maximum(t, kv_heads)
-    return _remainder(model.num_heads, t) + _remainder(large, small)
+    linear = model.linear_attention
+    of_linear = _remainder(linear.num_heads, t) + _remainder(linear.num_key_heads, t) if linear else 0.0
+    return np.asarray(_remainder(model.num_heads, t) + _remainder(large, small) + of_linear)
 
 
 def split_heads(model: ModelShape) -> int:
@@ -150,7 +153,17 @@ def _context_exchange(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     return np.asarray(
         np.where(exchanged > 1, unequal + _remainder(c, exchanged), 0.0)
         + np.where(is_ring & has_window, 1.0, 0.0)
+        + _linear_exchange(workload.model.linear_attention, plans)
     )
+
+
+def _linear_exchange(linear: LinearAttention | None, plans: PlanTable) -> Floats:
+    """Ranks always exchange heads of linear attention; several may have copies of the same keys (Megatron Core)."""
+    if linear is None:
+        return np.zeros(len(plans))
+    t, c = plans.tensor_parallel, plans.context_parallel
+    keys = np.maximum(1, linear.num_key_heads // t)
+    return _remainder(linear.num_heads, t * c) + _remainder(np.maximum(keys, c), np.minimum(keys, c))
 
 
 def _experts(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -271,7 +284,8 @@ LAYOUT_RULES = (
     LayoutRule(name="whole_nodes", sentence="num_gpus must fill whole nodes", excess=_whole_nodes),
     LayoutRule(
         name="attention_heads",
-        sentence="tensor_parallel must divide num_heads, and must divide num_kv_heads or be a multiple of it",
+        sentence="tensor_parallel must divide num_heads, and must divide num_kv_heads or be a multiple of it; it must divide "
+        "num_heads and num_key_heads of linear_attention",
         excess=_attention_heads,
     ),
     LayoutRule(
@@ -320,7 +334,9 @@ LAYOUT_RULES = (
     LayoutRule(
         name="context_exchange",
         sentence="context-parallel ranks that exchange heads (context_exchange all_to_all, or hybrid inside a link domain) "
-        "must divide the num_heads and num_kv_heads of a tensor-parallel rank; ring exchange does not support sliding_window",
+        "must divide the num_heads and num_kv_heads of a tensor-parallel rank; ring exchange does not support sliding_window; "
+        "context_parallel must divide the num_heads of linear_attention of a tensor-parallel rank, and must divide its "
+        "num_key_heads or be a multiple of it",
         excess=_context_exchange,
     ),
     LayoutRule(

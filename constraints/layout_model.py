@@ -15,6 +15,7 @@ from constraints.feasibility import exact_solver, minimal_conflict, sufficient_c
 from constraints.lattice import contexts, divisors, filled_cuts, listed_cuts, pipelines
 from constraints.layout import computes_in, split_heads
 from simulator.domain.job import Job
+from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.offer import Offer
 from simulator.domain.plan import SPLIT_BACKWARD, TO_AND_FRO, Recompute, Schedule
 
@@ -232,6 +233,8 @@ class _Model:
         model = self.job.workload.model
         kv_heads = split_heads(model)
         heads = [t for t in divisors(model.num_heads) if max(t, kv_heads) % min(t, kv_heads) == 0]
+        if linear := model.linear_attention:
+            heads = [t for t in heads if linear.num_heads % t == 0 and linear.num_key_heads % t == 0]
         for name, allowed in (("attention_heads", heads), ("feed_forward", divisors(model.ffn_hidden_size))):
             domain = cp_model.Domain.from_values(allowed)
             self.model.add_linear_expression_in_domain(self.tensor, domain).only_enforce_if(self.keeps[name])
@@ -331,6 +334,8 @@ class _Model:
 def _can_exchange(job: Job, offer: Offer, tensor: int, context: int) -> bool:
     """Whether ranks that exchange heads have whole heads, and no window rules out a ring."""
     workload, model = job.workload, job.workload.model
+    if not _can_exchange_linear(model.linear_attention, tensor, context):
+        return False
     near = min(context, max(1, offer.node.link_domain_size // tensor))
     exchanged = {"all_to_all": context, "hybrid": near}.get(workload.chosen_exchange, 1)
     has_ring = context > exchanged and workload.chosen_exchange != "all_gather"
@@ -339,6 +344,14 @@ def _can_exchange(job: Job, offer: Offer, tensor: int, context: int) -> bool:
     kv_heads = split_heads(model)
     splits = model.num_heads % (tensor * exchanged) == 0 and kv_heads % (tensor * exchanged) == 0
     return exchanged == 1 or (splits and context % exchanged == 0)
+
+
+def _can_exchange_linear(linear: LinearAttention | None, tensor: int, context: int) -> bool:
+    """Whether ranks can exchange heads of linear attention, with copies of the same keys if need be."""
+    if linear is None:
+        return True
+    keys = max(1, linear.num_key_heads // tensor)
+    return linear.num_heads % (tensor * context) == 0 and max(keys, context) % min(keys, context) == 0
 
 
 def _can_run(schedule: Schedule, pipeline: int, virtual: int) -> bool:

@@ -316,6 +316,8 @@ def can_time(name: str) -> bool:
         or shape.sliding_window
         or shape.parallel_block
         or shape.qk_norm
+        or shape.linear_attention
+        or shape.has_output_gate
     )
     return not is_other and (shape.is_gated or shape.num_learned_positions > 0)
 

@@ -40,6 +40,9 @@ def _shapes(model: ModelShape) -> list[tuple[str, str, str]]:
     if window and window.is_chunked:
         rule = f"{FRAMEWORK} has windows that move with each token, not in steps of their size"
         found.append(("workload.model.sliding_window.is_chunked", "true", rule))
+    if model.linear_attention:
+        rule = f"{FRAMEWORK} trains hybrids with another program, pretrain_hybrid.py; its arguments are not known here"
+        found.append(("workload.model.linear_attention.kind", model.linear_attention.kind, rule))
     if model.parallel_block:
         rule = f"{FRAMEWORK} runs attention and feed-forward block one after the other"
         found.append(("workload.model.parallel_block", model.parallel_block, rule))

@@ -168,7 +168,7 @@ class ModelShape(Record):
         """Weights of one attention block: query, key, value and output projections."""
         h, a, d = self.hidden_size, self.num_heads, self.head_dim
         if self.latent_attention is None:
-            return h * d * ((3 if self.has_output_gate else 2) * a + 2 * self.num_kv_heads)
+            return h * d * (2 * a + 2 * self.num_kv_heads) + h * self.gate_width
         mla = self.latent_attention
         qk = mla.nope_head_dim + mla.rope_head_dim
         query = mla.query_rank * (h + a * qk) if mla.query_rank else h * a * qk
@@ -201,6 +201,11 @@ class ModelShape(Record):
     def num_blocks_in_turn(self) -> float:
         """Sequential blocks of a layer that add to the residual stream: 1 if both read the same input."""
         return 1 if self.parallel_block else 1 + self.num_mixers
+
+    @property
+    def gate_width(self) -> int:
+        """Gates of the attention core for one token, one for each of its values; 0 without."""
+        return self.num_heads * self.head_dim if self.has_output_gate else 0
 
     @property
     def num_ffn_matrices(self) -> int:

@@ -62,7 +62,7 @@ def attention_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
     if model.latent_attention is None:
         kv_heads = np.maximum(1.0, model.num_kv_heads / t)
         return [
-            (rank.tokens, qk_dim * model.num_heads / t + 2.0 * qk_dim * kv_heads, h),
+            (rank.tokens, (qk_dim * model.num_heads + model.gate_width) / t + 2.0 * qk_dim * kv_heads, h),
             (rank.tokens, h, model.num_heads * value_dim / t),
         ]
     mla = model.latent_attention

@@ -32,8 +32,8 @@ RESIDUAL_KERNELS = 1.0
 ROTARY_KERNELS = 3.0
 COPY_KERNELS = 1.0
 GATED_ACTIVATION_KERNELS = 2.0
-NUM_SEPARATE_PRODUCTS = 7.0
-"""Matrix products of a layer forward, none of which share a launch."""
+NUM_SEPARATE_PRODUCTS, NUM_SEPARATE_OF_ATTENTION = 7.0, 4.0
+"""Matrix products of a layer forward, none of which share a launch, and those of them in attention."""
 
 
 def is_counted(rank: Rank) -> bool:
@@ -47,7 +47,8 @@ def eager_kernels(rank: Rank) -> float:
     blocks = NORM_KERNELS * model.num_layer_norms + RESIDUAL_KERNELS * model.num_blocks_in_turn
     copies = 2.0 * COPY_KERNELS if _copies_heads(rank) else 0.0
     heads = 2.0 * (ROTARY_KERNELS + (NORM_KERNELS if model.qk_norm else 0.0))
-    return blocks + heads + copies + GATED_ACTIVATION_KERNELS
+    gate = GATED_ACTIVATION_KERNELS if model.has_output_gate else 0.0
+    return blocks + model.attention_share * (heads + copies + gate) + GATED_ACTIVATION_KERNELS
 
 
 def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
@@ -63,7 +64,8 @@ def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
     heads = model.num_heads + model.num_kv_heads
     rotary = (ROTARY_BYTES + (NORM_BYTES if model.qk_norm else 0.0)) * model.head_dim * heads
     copied = 2.0 * ACTIVATION_BYTES * model.head_dim * heads if _copies_heads(rank) else 0.0
-    split = rotary + copied + GATED_ACTIVATION_BYTES * activated
+    gate = GATED_ACTIVATION_BYTES * model.gate_width
+    split = model.attention_share * (rotary + copied + gate) + GATED_ACTIVATION_BYTES * activated
     return np.asarray(rank.split_tokens * hidden + rank.tokens * split / t)
 
 

@@ -10,14 +10,23 @@ import numpy as np
 
 from simulator.domain.lora import AdaptedProduct
 from simulator.domain.plan import Recompute
-from simulator.layers.eager_operators import NUM_SEPARATE_PRODUCTS, eager_kernels, is_counted
+from simulator.layers.eager_operators import (
+    NUM_SEPARATE_OF_ATTENTION,
+    NUM_SEPARATE_PRODUCTS,
+    eager_kernels,
+    is_counted,
+)
+from simulator.layers.linear_costs import linear_products, num_scan_kernels
 from simulator.machine.compute import SEPARATE_KERNELS
 from simulator.machine.rank import Rank
 from simulator.table import Floats
 from simulator.traffic.adapter_exchange import adapter_traffic
 
 NUM_FORWARD_KERNELS = 12.0
-"""Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
+"""Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout), half of them
+around attention."""
+NUM_GATE_KERNELS = 1.0
+"""An additional kernel where the attention core has a gate."""
 NUM_HEAD_NORMS = 2.0
 """Additional kernels where queries and keys have norms, one each."""
 NUM_PRODUCTS = 4.0
@@ -75,7 +84,11 @@ def num_forward_kernels(rank: Rank) -> float:
     if is_counted(rank):
         return eager_kernels(rank)
     casts = float(rank.workload.model.num_layer_norms) if checkpoints_norms(rank) else 0.0
-    return NUM_FORWARD_KERNELS + (NUM_HEAD_NORMS if rank.workload.model.qk_norm else 0.0) + casts
+    model = rank.workload.model
+    heads = NUM_HEAD_NORMS if model.qk_norm else 0.0
+    gates = NUM_GATE_KERNELS if model.has_output_gate else 0.0
+    around_blocks = NUM_FORWARD_KERNELS / 2.0 * (1.0 + model.num_mixers)
+    return around_blocks + model.attention_share * (heads + gates) + casts
 
 
 def checkpoints_norms(rank: Rank) -> bool:
@@ -92,15 +105,23 @@ def num_kernels_again(rank: Rank) -> Floats:
 
 
 def _num_products(rank: Rank) -> float:
-    return NUM_SEPARATE_PRODUCTS if is_counted(rank) else NUM_PRODUCTS
+    """Returns the matrix products of one layer forward, mean over the layers of a hybrid."""
+    number, of_attention = (
+        (NUM_SEPARATE_PRODUCTS, NUM_SEPARATE_OF_ATTENTION) if is_counted(rank) else (NUM_PRODUCTS, 2.0)
+    )
+    model = rank.workload.model
+    if model.linear_attention is None:
+        return number
+    of_linear = model.linear_share * len(linear_products(rank))
+    return number - of_attention + model.attention_share * of_attention + of_linear
 
 
 def _num_forward_launches(rank: Rank) -> Floats:
     num_collectives = NUM_COLLECTIVES / 2.0 * rank.workload.model.num_blocks_in_turn
     collectives = np.where(rank.plans.tensor_parallel > 1, num_collectives, 0.0)
     separate = SEPARATE_KERNELS.get(rank.workload.attention)
-    attention = separate.num_forward if separate else 1.0
-    own = num_forward_kernels(rank) + _num_products(rank) + attention
+    attention = rank.workload.model.attention_share * (separate.num_forward if separate else 1.0)
+    own = num_forward_kernels(rank) + _num_products(rank) + attention + num_scan_kernels(rank)
     return np.asarray(own + collectives + _num_adapter_launches(rank))
 
 

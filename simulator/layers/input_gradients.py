@@ -17,13 +17,14 @@ where the traffic of shared experts has its own stream. Traffic in pieces (`over
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from simulator.domain.lora import AdaptedProduct
 from simulator.domain.plan import splits_backward
 from simulator.layers.attention_costs import attention_products, up_products
+from simulator.layers.linear_costs import linear_products
 from simulator.machine.network import all_gather_s
 from simulator.machine.rank import Rank
 from simulator.table import Booleans, Floats, total
@@ -49,11 +50,13 @@ class Entered:
     """Time of that gather, `(n,)`."""
     factor: Floats | float = 1.0
     """Factor on the times of both products: a slowdown, or a share of the product."""
+    share: float = 1.0
+    """Such products in a layer, each with traffic of its own: the mean over the layers of a hybrid."""
 
     @property
     def products_s(self) -> tuple[Floats, Floats]:
         """The products for the gradients of input and weights, `(n,)` each, with the slowdown of a power cap."""
-        factor = self.factor * self.rank.compute_slowdown
+        factor = self.share * self.factor * self.rank.compute_slowdown
         return (
             self.rank.input_gradient_s(*self.product) * factor,
             self.rank.weight_gradient_s(*self.product) * factor,
@@ -62,8 +65,9 @@ class Entered:
     def added_s(self, products_s: tuple[Floats, Floats]) -> Floats:
         """Returns the exposed part of the gather less the hidden part of the sum, over both products, `(n,)`."""
         input_gradient_s, weight_gradient_s = products_s
-        hidden_s = self.sum_s - exposed_s(self.sum_s, weight_gradient_s)
-        return np.asarray(exposed_s(self.gather_s, input_gradient_s) - hidden_s)
+        sum_s = self.share * self.sum_s
+        hidden_s = sum_s - exposed_s(sum_s, weight_gradient_s)
+        return np.asarray(exposed_s(self.share * self.gather_s, input_gradient_s) - hidden_s)
 
 
 def sums_beside_product(rank: Rank) -> Booleans:
@@ -94,7 +98,7 @@ def beside_products_s(rank: Rank, traffic_s: Floats, entered: list[Entered], pla
 def gathered_again_s(rank: Rank, entered: list[Entered]) -> Floats:
     """Returns the time to gather inputs of products again, hidden or not, `(n,)`."""
     return sums_beside_product(rank) * total(
-        [np.zeros(len(rank.plans)), *(each.gather_s for each in entered)]
+        [np.zeros(len(rank.plans)), *(each.share * each.gather_s for each in entered)]
     )
 
 
@@ -111,8 +115,17 @@ def entered_in_layer(rank: Rank, *, is_expert: bool) -> list[Entered]:
 def entered_in_attention(rank: Rank, *, is_expert: bool) -> list[Entered]:
     """Returns the products into attention: queries, keys and values, or both up-projections from latents.
 
-    Where one norm feeds both blocks, a single sum covers all products that read it; it overlaps with those of attention.
+    Where one norm feeds both blocks, a single sum covers all products that read it; it overlaps with those of attention. In a
+    hybrid, the product into linear attention comes first.
     """
+    model, attention = rank.workload.model, _entered_in_attention(rank, is_expert=is_expert)
+    if model.linear_attention is None:
+        return attention
+    linear = replace(_of_block(rank, linear_products(rank)[0], 1.0), share=model.linear_share)
+    return [linear, *(replace(each, share=model.attention_share) for each in attention)]
+
+
+def _entered_in_attention(rank: Rank, *, is_expert: bool) -> list[Entered]:
     if rank.workload.model.latent_attention is None:
         product, number = attention_products(rank)[0], _num_head_sums(rank, is_expert=is_expert)
         return [_of_block(rank, product, share) for share in _head_shares(rank, product, number)]

@@ -14,10 +14,11 @@ import numpy as np
 from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
 from simulator.layers.adapter_costs import adapters_s
-from simulator.layers.attention_costs import attention_core_s, projections_s
+from simulator.layers.attention_costs import attention_core_s
 from simulator.layers.expert_biases import are_apart, bias_launches, biases_s
 from simulator.layers.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
 from simulator.layers.input_gradients import beside_products_s, entered_in_layer
+from simulator.layers.linear_costs import cores_s, projections_s, scan_s
 from simulator.layers.moved_operators import block_sums_s, moved_operators_s
 from simulator.layers.part_times import PartTimes
 from simulator.layers.recomputed_modules import (
@@ -47,6 +48,7 @@ from simulator.traffic.layer_collectives import (
     num_blocks,
     repeated_s,
 )
+from simulator.traffic.linear_exchange import layer_exchange_s
 from simulator.traffic.routing_maps import map_scan_s
 
 NUM_CASTS = 2.0
@@ -156,13 +158,16 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Dire
 
 
 def _operators_s(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Directions]:
-    projections, core = projections_s(rank), attention_core_s(rank)
+    before, behind = projections_s(rank)
+    core, scan = cores_s(rank), scan_s(rank)
     parts = feed_forward_operators(rank, is_expert=is_expert)
     ffn = total(forward_s for forward_s, _ in parts.values()), total(back_s for _, back_s in parts.values())
     moved_s = moved_operators_s(rank, is_expert=is_expert)
     forward_s, backward_s = (
-        (of_products + of_core) * rank.compute_slowdown + of_block + moved
-        for of_products, of_core, of_block, moved in zip(projections, core, ffn, moved_s, strict=True)
+        (of_before + of_behind + of_core) * rank.compute_slowdown + of_scan + of_block + moved
+        for of_before, of_behind, of_core, of_scan, of_block, moved in zip(
+            before, behind, core, scan, ffn, moved_s, strict=True
+        )
     )
     if rank.workload.model.parallel_block:
         sums_s = block_sums_s(rank, is_expert=is_expert)
@@ -178,17 +183,22 @@ def _tensor_collectives(rank: Rank, *, is_expert: bool) -> Directions:
 
     The attention core hides the exchanges of context-parallel ranks, and nothing else if there are any.
     """
-    forward_s, _, core_s = _layer_compute(rank, is_expert=is_expert)
+    forward_s, _, _ = _layer_compute(rank, is_expert=is_expert)
     covers_s = _covers_s(rank, is_expert=is_expert)
     tensor_forward_s, tensor_backward_s = layer_s(rank, is_expert=is_expert)
     entered, place = entered_in_layer(rank, is_expert=is_expert), f"layer {is_expert}"
     tensor_backward_s = beside_products_s(rank, tensor_backward_s, entered, place)
-    context_forward_s, context_backward_s = context_exchange_s(rank, core_s)
+    forward_core_s, backward_core_s = attention_core_s(rank)
+    attention_s = context_exchange_s(
+        rank, (forward_core_s * rank.compute_slowdown, backward_core_s * rank.compute_slowdown)
+    )
+    context_forward_s, context_backward_s = layer_exchange_s(rank, attention_s)
+    repeated_core_s = rank.workload.model.attention_share * attention_s[0]
     shown_s = (
         in_pieces_s(rank, tensor_forward_s, covers_s[0]) + context_forward_s,
         in_pieces_s(rank, tensor_backward_s, covers_s[1])
         + context_backward_s
-        + repeats_core(rank) * context_forward_s
+        + repeats_core(rank) * repeated_core_s
         + _repeated_collectives_s(rank, forward_s, is_expert=is_expert),
     )
     if rank.workload.lora is None:

@@ -42,6 +42,8 @@ SUM_PASSES = 3.0
 """Reads and writes of a residual addition, of a sum of two blocks, and backward of gradients of residual stream and norm."""
 ROTARY_PASSES = 2.0
 """Reads and writes of rotary positions, in either direction."""
+GATE_PASSES = 3.0
+"""Reads and writes of a gated attention core: its output, the gate and their product."""
 GATED_BACKWARD_PASSES = 5.0
 """Reads and writes of a gated activation backward: both inputs, the gradients of its output and of its inputs; forward 3."""
 
@@ -104,6 +106,7 @@ def moved_backward_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     )
     heads = (ROTARY_PASSES + (NORM_BACKWARD_PASSES if model.qk_norm else 0.0)) * _head_values(rank)
     activated = rank.tokens * _activated_values(rank, is_expert=is_expert) / rank.plans.tensor_parallel
+    activated = activated + _gate_values(rank)
     return np.asarray(ACTIVATION_BYTES * (hidden + heads + GATED_BACKWARD_PASSES * activated))
 
 
@@ -120,6 +123,7 @@ def moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     passes = NORM_PASSES * model.num_layer_norms + SUM_PASSES * model.num_blocks_in_turn
     residual = rank.split_tokens * passes * float(model.hidden_size)
     moved = ACTIVATION_BYTES * residual + rotary_bytes(rank) + activation_bytes(rank, activated)
+    moved = moved + GATE_PASSES * ACTIVATION_BYTES * _gate_values(rank) if model.has_output_gate else moved
     return moved + NORM_PASSES * ACTIVATION_BYTES * _head_values(rank) if model.qk_norm else moved
 
 
@@ -174,9 +178,16 @@ def activation_kernels(rank: Rank) -> float:
 
 
 def _head_values(rank: Rank) -> Floats:
-    """Values of queries and keys."""
+    """Values of queries and keys, mean over the layers of a hybrid."""
     model = rank.workload.model
-    return rank.tokens * model.head_dim * (model.num_heads + model.num_kv_heads) / rank.plans.tensor_parallel
+    values = model.attention_share * model.head_dim * (model.num_heads + model.num_kv_heads)
+    return rank.tokens * values / rank.plans.tensor_parallel
+
+
+def _gate_values(rank: Rank) -> Floats:
+    """Values of the gates of the attention core, mean over the layers of a hybrid."""
+    model = rank.workload.model
+    return rank.tokens * model.attention_share * model.gate_width / rank.plans.tensor_parallel
 
 
 def activation_bytes(rank: Rank, values: Floats | float) -> Floats:

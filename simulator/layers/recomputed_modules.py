@@ -80,7 +80,9 @@ def _attention_products_s(rank: Rank) -> Floats:
     none_s = np.zeros(len(rank.plans))
     if "mla_up_proj" not in rank.workload.modules_again:
         return none_s
-    return none_s + total(forward_s for forward_s, _ in up_projections_s(rank))
+    return none_s + rank.workload.model.attention_share * total(
+        forward_s for forward_s, _ in up_projections_s(rank)
+    )
 
 
 def _block_products_s(rank: Rank, block: Mapping[str, Directions], *, is_expert: bool) -> Floats:
@@ -95,14 +97,14 @@ def _block_products_s(rank: Rank, block: Mapping[str, Directions], *, is_expert:
 def _moved_again_s(rank: Rank, *, is_expert: bool) -> Floats:
     """Memory-bound operators of a layer that are recomputed, `(n,)`."""
     modules, has_latents = rank.workload.modules_again, rank.workload.model.latent_attention is not None
-    num_norms = float(has_latents and "layernorm" in modules) + float(
-        ("layernorm" if is_expert else "mlp") in modules
-    )
+    num_norms = float(has_latents and "layernorm" in modules) * rank.workload.model.num_mixers
+    num_norms += float(("layernorm" if is_expert else "mlp") in modules)
     activated = _activated_again(rank, is_expert=is_expert)
     num_bytes = num_norms * norm_bytes(rank) + activation_bytes(rank, activated)
     num_kernels = num_norms * norm_kernels(rank) + np.any(activated) * activation_kernels(rank)
     if has_latents and "mla_up_proj" in modules:
-        num_bytes, num_kernels = num_bytes + rotary_bytes(rank), num_kernels + rotary_kernels(rank)
+        kernels = rank.workload.model.attention_share * rotary_kernels(rank)
+        num_bytes, num_kernels = num_bytes + rotary_bytes(rank), num_kernels + kernels
     return operators_s(rank, num_bytes, num_kernels)
 
 

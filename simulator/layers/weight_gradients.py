@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.layers.attention_costs import attention_products
 from simulator.layers.layer_costs import kernels_of_experts, routed_tokens
+from simulator.layers.linear_costs import weight_gradients_s
 from simulator.machine.products import ONE_PRODUCT, Batch
 from simulator.machine.rank import Rank
 from simulator.table import Floats, total
@@ -18,7 +18,7 @@ from simulator.table import Floats, total
 def dense_layer_weight_gradients_s(rank: Rank) -> Floats:
     """Returns the weight-gradient products of a layer with an ordinary feed-forward block, `(n,)`."""
     width = rank.workload.model.ffn_hidden_size / rank.plans.tensor_parallel
-    products_s = [_projections_s(rank), _ffn_s(rank, rank.tokens, width)]
+    products_s = [weight_gradients_s(rank), _ffn_s(rank, rank.tokens, width)]
     return total(products_s) * rank.compute_slowdown
 
 
@@ -32,7 +32,7 @@ def expert_layer_weight_gradients_s(rank: Rank) -> Floats:
     hidden = np.full(len(t), float(model.hidden_size))
     batch, repeats = kernels_of_experts(rank, num_local)
     products_s = [
-        _projections_s(rank),
+        weight_gradients_s(rank),
         repeats * _ffn_s(rank, routed_tokens(rank) / num_local, np.full_like(hidden, width), batch),
         rank.in_16_bits.weight_gradient_s(rank.tokens / t, np.full_like(hidden, experts.num_experts), hidden),
     ]
@@ -47,10 +47,6 @@ def output_layer_weight_gradients_s(rank: Rank) -> Floats:
     hidden = np.full(len(t), float(model.hidden_size))
     product_s = rank.in_16_bits.weight_gradient_s(rank.tokens, model.vocabulary_size / t, hidden)
     return model.num_predicted_tokens * product_s * rank.unaligned_slowdown * rank.compute_slowdown
-
-
-def _projections_s(rank: Rank) -> Floats:
-    return total(rank.weight_gradient_s(*product) for product in attention_products(rank))
 
 
 def _ffn_s(rank: Rank, tokens: Floats, width: Floats, batch: Batch = ONE_PRODUCT) -> Floats:

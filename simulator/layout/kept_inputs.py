@@ -45,7 +45,7 @@ def separate_width(workload: Workload, plans: PlanTable) -> Floats:
         copies * model.num_layer_norms - ACTIVATION_BYTES * model.num_blocks_in_turn
     ) * model.hidden_size
     heads = (model.num_heads + model.num_kv_heads) * model.head_dim if model.qk_norm else 0
-    added = (copies - ACTIVATION_BYTES) * heads
+    added = (copies - ACTIVATION_BYTES) * model.attention_share * heads
     return np.asarray(residual / sequence_split(workload, plans) + added / plans.tensor_parallel)
 
 

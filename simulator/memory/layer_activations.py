@@ -35,6 +35,7 @@ from simulator.layout.kept_inputs import (
 from simulator.layout.micro_batches import micro_batch_tokens
 from simulator.layout.recomputed_layers import layers_of_a_group
 from simulator.memory.layer_widths import gradient_widths, selected_width
+from simulator.memory.linear_widths import kept_width, working_width
 from simulator.table import Floats
 
 RING_GRADIENT_BYTES = 4.0
@@ -58,7 +59,8 @@ class LayerActivations:
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, *, is_expert: bool) -> LayerActivations:
         """Returns the activations of a dense layer, or of one with experts."""
-        tokens, scores = micro_batch_tokens(workload, plans), _score_bytes(workload, plans, SCORE_BYTES)
+        tokens = micro_batch_tokens(workload, plans)
+        scores = workload.model.attention_share * _score_bytes(workload, plans, SCORE_BYTES)
         group = layers_of_a_group(workload, plans)
         tensors = tokens * _kept_width(workload, plans, is_expert=is_expert)
         in_attention, in_block = _again_widths(workload, plans, is_expert=is_expert)
@@ -81,6 +83,8 @@ class LayerActivations:
         is_selective = plans.recompute == Recompute.SELECTIVE.code
         attention = _score_bytes(workload, plans, SCORE_GRADIENT_BYTES) + _gathered_keys(workload, plans)
         attention = attention + is_selective * tokens * in_attention
+        if linear := workload.model.linear_attention:
+            attention = np.maximum(attention, tokens * working_width(linear) / plans.tensor_parallel)
         return cls(kept=kept, at_work=again + residual + np.maximum(widest, attention - block))
 
 
@@ -124,10 +128,10 @@ def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Flo
         norm_output_bytes(workload, plans, behind, is_expert=is_expert)
         for behind in (AdaptedProduct.QKV, AdaptedProduct.FC1)
     )
-    outputs = np.maximum(first, second) if model.num_layer_norms == 1 else first + second
+    outputs = np.maximum(first, second) if model.num_layer_norms == 1 else model.num_mixers * first + second
     norms = (model.num_blocks_in_turn * ACTIVATION_BYTES + outputs) * model.hidden_size
-    latents = (ACTIVATION_BYTES + product) * _latent_width(workload)
-    attention = _attention(workload, plans) / plans.tensor_parallel
+    latents = (ACTIVATION_BYTES + product) * model.attention_share * _latent_width(workload)
+    attention = _mixers(workload, plans) / plans.tensor_parallel
     split = sequence_split(workload, plans)
     kept = (norms + latents) / split + attention + _block_width(workload, plans, is_expert=is_expert)
     kept = kept + separate_width(workload, plans)
@@ -140,6 +144,15 @@ def _block_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Fl
     product = input_bytes(workload, plans)
     block = _expert_block(workload, plans, product) if is_expert else _ffn(workload, product)
     return np.asarray(block / plans.tensor_parallel)
+
+
+def _mixers(workload: Workload, plans: PlanTable) -> Floats:
+    """Bytes per token on all ranks of the blocks that mix tokens, mean over the layers of a hybrid."""
+    model, attention = workload.model, _attention(workload, plans)
+    if (linear := model.linear_attention) is None:
+        return attention
+    out = keeps_input(workload, AdaptedProduct.PROJ) * input_bytes(workload, plans) * linear.value_width
+    return np.asarray(model.attention_share * attention + model.linear_share * (kept_width(linear) + out))
 
 
 def _attention(workload: Workload, plans: PlanTable) -> Floats:
@@ -161,7 +174,8 @@ def _attention(workload: Workload, plans: PlanTable) -> Floats:
     is_other = (plans.context_parallel > 1) & (workload.chosen_exchange in ("all_to_all", "hybrid"))
     copy = np.where(copies_what_is_there(workload, plans), product, np.where(is_other, ACTIVATION_BYTES, 0.0))
     is_read = keeps_input(workload, AdaptedProduct.PROJ)
-    return np.asarray(ACTIVATION_BYTES * values + is_read * copy * model.num_heads * value_dim)
+    kept = ACTIVATION_BYTES * values + is_read * copy * model.num_heads * value_dim
+    return np.asarray(kept + (ACTIVATION_BYTES + is_read * product) * model.gate_width)
 
 
 def _latent_width(workload: Workload) -> float:
@@ -212,11 +226,11 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
     if model.latent_attention and "mla_up_proj" in modules:
         qk_dim, value_dim = model.attention_dims
         heads = ACTIVATION_BYTES * model.num_heads * (2 * qk_dim + value_dim)
-        attention = attention + product * _latent_width(workload) / split + heads / t
+        of_latents = product * _latent_width(workload) / split + heads / t
+        attention = attention + model.attention_share * of_latents
     if model.latent_attention and "layernorm" in modules:
-        attention = attention + is_released * norm_width(
-            workload, plans, AdaptedProduct.QKV, is_expert=is_expert
-        )
+        width = norm_width(workload, plans, AdaptedProduct.QKV, is_expert=is_expert)
+        attention = attention + is_released * model.num_mixers * width
     if ("layernorm" in modules and is_expert) or ("mlp" in modules and not is_expert):
         block = block + is_released * norm_width(workload, plans, AdaptedProduct.FC1, is_expert=is_expert)
     if ("moe" if is_expert else "mlp") in modules:
@@ -243,7 +257,7 @@ def _kept_instead(workload: Workload, plans: PlanTable, *, is_expert: bool) -> F
     modules, mla = workload.modules_again, workload.model.latent_attention
     instead = np.zeros(len(plans))
     if mla and "mla_up_proj" in modules:
-        instead = instead + ACTIVATION_BYTES * mla.rope_head_dim
+        instead = instead + workload.model.attention_share * ACTIVATION_BYTES * mla.rope_head_dim
     if is_expert and "moe" in modules and "layernorm" not in modules:
         width = ACTIVATION_BYTES * workload.model.hidden_size / sequence_split(workload, plans)
         instead = instead + width - norm_width(workload, plans, AdaptedProduct.FC1, is_expert=is_expert)

@@ -19,7 +19,9 @@ def selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> 
     """
     model, experts = workload.model, workload.model.experts
     qk_dim, value_dim = model.attention_dims
-    attention = model.num_heads * (qk_dim + value_dim) + model.num_kv_heads * value_dim
+    attention: float = model.num_heads * (qk_dim + value_dim) + model.num_kv_heads * value_dim
+    if linear := model.linear_attention:
+        attention = model.attention_share * attention + model.linear_share * linear.entering_width
     output = model.hidden_size if model.is_gated else 0
     block: Floats | float = float(model.ffn_hidden_size + output)
     if is_expert and experts:

@@ -82,7 +82,9 @@ def _output_weights(workload: Workload, plans: PlanTable, stage: StageContent) -
 def _largest_product(model: ModelShape, plans: PlanTable, stage: StageContent) -> Floats:
     """Weights of the largest product of a layer on one rank; expert products count one expert at a time."""
     qk_dim, value_dim = model.attention_dims
-    attention = model.num_heads * qk_dim + model.num_kv_heads * (qk_dim + value_dim)
+    attention = model.num_heads * qk_dim + model.num_kv_heads * (qk_dim + value_dim) + model.gate_width
+    if model.linear_attention:
+        attention = max(attention, model.linear_attention.entering_width)
     dense = np.where(stage.dense_layers > 0, model.ffn_hidden_size, 0)
     expert = np.where(
         stage.expert_layers > 0, model.experts.expert_ffn_hidden_size if model.experts else 0, 0

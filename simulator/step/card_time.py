@@ -42,6 +42,7 @@ from simulator.traffic.layer_collectives import (
     leaving_s,
     repeated_s,
 )
+from simulator.traffic.linear_exchange import layer_exchange_s
 
 
 def uses_cards(rank: Rank) -> bool:
@@ -90,7 +91,8 @@ def _layer_traffic_s(rank: Rank, *, is_expert: bool) -> Directions:
     none_s = np.zeros(len(rank.plans))
     tensor_s = layer_s(rank, is_expert=is_expert)
     adapters_s = adapter_exchange_s(rank, tuple(AdaptedProduct))
-    context_s = context_exchange_s(rank, (none_s, none_s))
+    attention_s = context_exchange_s(rank, (none_s, none_s))
+    context_s = layer_exchange_s(rank, attention_s)
     expert_s = exchange_alone_s(rank) if is_expert else (none_s, none_s)
     forward_s, backward_s = (
         total(traffic) for traffic in zip(tensor_s, adapters_s, context_s, expert_s, strict=True)
@@ -99,7 +101,7 @@ def _layer_traffic_s(rank: Rank, *, is_expert: bool) -> Directions:
     is_full = rank.plans.recompute == Recompute.FULL.code
     block_s = repeated_s(rank) + adapter_exchange_s(rank, FEED_FORWARD_PRODUCTS)[0]
     again_s = is_full * forward_s + repeats_block(rank, is_expert=is_expert) * block_s
-    again_s = again_s + repeats_core(rank) * context_s[0]
+    again_s = again_s + repeats_core(rank) * (rank.workload.model.attention_share * attention_s[0])
     if is_expert:
         again_s = again_s + repeats_exchange(rank) * expert_s[0]
     return forward_s, backward_s + again_s

@@ -22,6 +22,8 @@ class Reach:
     """Link domains that the ranks of one tensor-parallel group span."""
     is_latent: bool
     """Whether keys and values are compressed to a latent vector."""
+    is_linear: bool
+    """Whether some blocks keep a state instead of attending."""
     has_adapters: bool
     """Whether low-rank adapters are trained instead of the weights."""
     is_in_4_bits: bool
@@ -40,6 +42,7 @@ class Reach:
             self.context_ranks,
             self.tensor_domains,
             self.is_latent,
+            self.is_linear,
             self.has_adapters,
             self.is_in_4_bits,
         )
@@ -50,6 +53,7 @@ MEASURED_REACH = Reach(
     context_ranks=2,
     tensor_domains=1,
     is_latent=False,
+    is_linear=False,
     has_adapters=False,
     is_in_4_bits=False,
 )
@@ -70,6 +74,7 @@ def reach_of(job: Job, plans: PlanTable, row: int) -> Reach:
         context_ranks=int(plans.context_parallel[row]),
         tensor_domains=num_domains(int(plans.tensor_parallel[row]), offer.node.link_domain_size),
         is_latent=workload.model.latent_attention is not None,
+        is_linear=workload.model.linear_attention is not None,
         has_adapters=workload.lora is not None,
         is_in_4_bits=Precision.from_code(int(plans.precision[row])) is Precision.FP4,
     )
@@ -82,6 +87,7 @@ def beyond_measured(reach: Reach) -> tuple[str, ...]:
         f"context parallelism {reach.context_ranks} (measured: up to {MEASURED_REACH.context_ranks})",
         "tensor parallelism across link domains",
         "latent attention",
+        "linear attention",
         "low-rank adapters",
         "4 bits",
     )

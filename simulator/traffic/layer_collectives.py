@@ -55,12 +55,29 @@ def layer_s(rank: Rank, *, is_expert: bool) -> Directions:
     """Returns the collectives of all blocks of a layer."""
     num_left = num_left_blocks(rank, is_expert=is_expert)
     out_s = _block_leaving_s(rank)
-    in_s = [block_entering_s(rank, each) for each in entered_products(rank, is_expert=is_expert)]
-    latents_s = entering_latents_s(rank)
+    entered = entered_products(rank, is_expert=is_expert)
+    in_s = [entering_latents_s(rank), *(block_entering_s(rank, each) for each in entered)]
+    if rank.workload.model.linear_attention:
+        in_s = _of_hybrid(rank, in_s, entered)
     return (
-        total([latents_s[0], *(forward_s for forward_s, _ in in_s), num_left * out_s[0]]),
-        total([latents_s[1], *(backward_s for _, backward_s in in_s), num_left * out_s[1]]),
+        total([*(forward_s for forward_s, _ in in_s), num_left * out_s[0]]),
+        total([*(backward_s for _, backward_s in in_s), num_left * out_s[1]]),
     )
+
+
+def _of_hybrid(
+    rank: Rank, in_s: list[Directions], entered: list[tuple[AdaptedProduct, ...]]
+) -> list[Directions]:
+    """Collectives where blocks are entered, given those of latents and of the products behind each gather: means of a hybrid.
+
+    Linear attention is entered once, through one product.
+    """
+    model = rank.workload.model
+    of_attention = [True, *(AdaptedProduct.QKV in products for products in entered)]
+    shares = [model.attention_share if is_attention else 1.0 for is_attention in of_attention]
+    linear_s = _once_entering_s(rank, (AdaptedProduct.QKV,))
+    pairs = [*zip(shares, in_s, strict=True), (model.linear_share, linear_s)]
+    return [(share * forward_s, share * backward_s) for share, (forward_s, backward_s) in pairs]
 
 
 def repeated_s(rank: Rank) -> Floats:

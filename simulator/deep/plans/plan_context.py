@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.deep.plans.plan_collectives import Collective, Group, Operation, all_to_all, circle, ring
-from simulator.deep.plans.plan_items import Items, beside, moves, stretched
+from simulator.deep.plans.plan_items import Items, beside, moves, repeated, stretched
 from simulator.machine.rank import Rank
 from simulator.table import Floats
 from simulator.traffic.context_exchange import (
@@ -16,6 +16,7 @@ from simulator.traffic.context_exchange import (
     passed_back,
     passed_on,
 )
+from simulator.traffic.linear_exchange import linear_bytes
 
 CONTEXT = "context traffic"
 """Its name in sentences."""
@@ -23,6 +24,27 @@ CONTEXT = "context traffic"
 
 def context_core(rank: Rank, core: Items, way: int) -> Items:
     """Returns the core and what context-parallel ranks exchange, forward (0) or backward (1), for the only design of `rank`."""
+    share = rank.workload.model.attention_share
+    if share in (0.0, 1.0):
+        return _one_core(rank, core, way) if share else ()
+    return repeated(_one_core(rank, repeated(core, 1.0 / share), way), share)
+
+
+def linear_scan(rank: Rank, scan: Items, way: int) -> Items:
+    """Returns the scan of linear attention between its exchanges of heads, forward (0) or backward (1); nothing without it."""
+    tensor, degree = (int(each[0]) for each in (rank.plans.tensor_parallel, rank.plans.context_parallel))
+    share = rank.workload.model.linear_share
+    if degree == 1 or not share:
+        return scan
+    ranks = Group.of(rank, tensor, degree)
+    before, behind = (
+        moves(all_to_all("linear all-to-all", float(size[0]), ranks, rank.links).scaled(share))
+        for size in linear_bytes(rank)
+    )
+    return (*before, *scan, *behind) if way == 0 else (*behind, *scan, *before)
+
+
+def _one_core(rank: Rank, core: Items, way: int) -> Items:
     degree, tensor = int(rank.plans.context_parallel[0]), int(rank.plans.tensor_parallel[0])
     if degree == 1:
         return core

@@ -37,7 +37,13 @@ def with_sums(
     for each, sum_up, (input_s, weight_s) in zip(entered, of_each, products_s, strict=True):
         pieces = (
             *pieces,
-            *beside(TensorEnds.again(rank, each.gathered_bytes), work(label, input_s), lent_to=TENSOR),
+            *beside(_again(rank, each), work(label, input_s), lent_to=TENSOR),
             *beside((sum_up,), work(label, weight_s), lent_to=TENSOR),
         )
     return (*items[:place], *pieces, *items[place + 1 :], *summed[len(entered) :])
+
+
+def _again(rank: Rank, entered: Entered) -> tuple[Collective, ...]:
+    """The gather of a product's input in the backward pass, so often as a layer has the product."""
+    gathers = TensorEnds.again(rank, entered.gathered_bytes)
+    return gathers if entered.share == 1.0 else tuple(each.scaled(entered.share) for each in gathers)

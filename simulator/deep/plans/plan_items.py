@@ -192,3 +192,19 @@ def _stretched(item: Item, factor: float, *, has_weights: bool) -> Item:
             return replace(item, items=stretched(item.items, factor, has_weights=has_weights))
         case Collective():
             return item
+
+
+def repeated(items: Items, number: float) -> Items:
+    """Returns items that occur so many times, or so often on average: operators and traffic alike."""
+    return tuple(_repeated(item, number) for item in items)
+
+
+def _repeated(item: Item, number: float) -> Item:
+    match item:
+        case Work():
+            return replace(item, duration_s=number * item.duration_s)
+        case Beside():
+            traffic = tuple(each.scaled(number) for each in item.traffic)
+            return replace(item, traffic=traffic, items=repeated(item.items, number))
+        case Collective():
+            return item.scaled(number)

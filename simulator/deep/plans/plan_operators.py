@@ -5,6 +5,7 @@ A layer is two blocks; tensor-parallel ranks meet where a block begins and ends 
     attention     norms - gather - projections - core - output product - scatter
     feed-forward  norms - gather - products or experts - scatter
 
+In a hybrid the first block has a share of each kind of block that mixes tokens, and a scan behind the core.
 Blocks that read the same input share their collectives; their results are summed before the scatter.
 
 The keys and values of other context-parallel ranks arrive before or during the core; tokens go to their experts before the
@@ -21,7 +22,7 @@ import numpy as np
 
 from simulator.deep.plans.adapter_traffic import adapter_collectives
 from simulator.deep.plans.plan_collectives import Collective
-from simulator.deep.plans.plan_context import context_core
+from simulator.deep.plans.plan_context import context_core, linear_scan
 from simulator.deep.plans.plan_expert_traffic import expert_traffic, map_traffic
 from simulator.deep.plans.plan_input_gradients import TENSOR, with_sums
 from simulator.deep.plans.plan_items import (
@@ -39,7 +40,6 @@ from simulator.deep.plans.tensor_ends import TensorEnds
 from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
 from simulator.layers.adapter_costs import adapters_s
-from simulator.layers.attention_costs import attention_core_s, each_projection_s
 from simulator.layers.input_gradients import (
     entered_in_attention,
     entered_in_feed_forward,
@@ -53,6 +53,7 @@ from simulator.layers.layer_costs import (
     feed_forward_operators,
     selected_s,
 )
+from simulator.layers.linear_costs import cores_s, projections_s, scan_s
 from simulator.layers.moved_operators import block_sums_s, moved_operators_s
 from simulator.layers.part_times import PartTimes
 from simulator.layers.recomputed_modules import SHARED_EXPERTS, repeats_block, repeats_core
@@ -70,6 +71,8 @@ EXPERT = "expert traffic"
 """Name of the traffic to experts and back in sentences."""
 PROJECTIONS, FEED_FORWARD = "attention projections", "feed-forward products"
 """Names of the operators that contain the first product of a block."""
+SCAN = "scan of linear attention"
+"""Name of everything between the products of blocks with linear attention."""
 CORE = "attention core"
 """Name of the kernel that hides what context-parallel ranks exchange."""
 OUTPUT_PRODUCT, ROUTER = "attention output product", "router"
@@ -124,15 +127,16 @@ class _Layer:
         """All operators by name."""
         rank = self.rank
         slowdown = float(rank.compute_slowdown[0])
-        *before, behind = each_projection_s(rank)
-        core_s = attention_core_s(rank)
+        before_s, behind_s = projections_s(rank)
         moved_s = _pair(moved_operators_s(rank, is_expert=self.is_expert), 0.5)
         found = {
-            PROJECTIONS: _summed(before, slowdown),
-            CORE: _pair(core_s, slowdown),
-            OUTPUT_PRODUCT: _pair(behind, slowdown),
+            PROJECTIONS: _pair(before_s, slowdown),
+            CORE: _pair(cores_s(rank), slowdown),
+            OUTPUT_PRODUCT: _pair(behind_s, slowdown),
             NORMS: moved_s,
         }
+        if rank.workload.model.linear_attention:
+            found[SCAN] = _pair(scan_s(rank), 1.0)
         products = feed_forward_operators(rank, is_expert=self.is_expert)
         found |= {name: _pair(seconds, 1.0) for name, seconds in products.items()}
         if rank.workload.model.parallel_block:
@@ -223,11 +227,10 @@ class _Layer:
         if self._is_side_by_side:
             return self._side_by_side(0)
         ends, experts = TensorEnds.of_block(self.rank, AdaptedProduct.FC1), self._experts(0)
+        mixing = TensorEnds.of_attention(self.rank)
         attention = (
             *self._work(0, NORMS),
-            *self._around(
-                TensorEnds.of_attention(self.rank).entering[0], self._attention(0), ends.leaving[0]
-            ),
+            *self._around(mixing.entering[0], self._attention(0), mixing.leaving[0]),
         )
         split = num_blocks(self.rank, is_expert=self.is_expert) > 1
         around = (ends.entering[0], ends.leaving[0]) if split else ((), ())
@@ -255,9 +258,10 @@ class _Layer:
             *products,
             *self._work(1, NORMS),
         )
-        summed = TensorEnds.of_attention(self.rank).entering[1]
+        mixing = TensorEnds.of_attention(self.rank)
+        summed = [(AdaptedProduct.QKV, mixing.entering[1])]
         attention = (
-            *self._backward_around(ends.leaving[1], self._attention(1), [(AdaptedProduct.QKV, summed)]),
+            *self._backward_around(mixing.leaving[1], self._attention(1), summed),
             *self._work(1, NORMS),
         )
         return self._hidden_exchange((*feed_forward, *attention), way=1)
@@ -301,7 +305,11 @@ class _Layer:
     def _attention(self, way: int) -> Items:
         names = (PROJECTIONS, OUTPUT_PRODUCT)
         before, behind = (self._work(way, name) for name in (names if way == 0 else reversed(names)))
-        return (*before, *self._core(way), *behind)
+        return (*before, *self._core(way), *self._scan(way), *behind)
+
+    def _scan(self, way: int) -> Items:
+        """The scan of linear attention between what context-parallel ranks exchange; nothing without such blocks."""
+        return linear_scan(self.rank, self._work(way, SCAN), way)
 
     def _core(self, way: int) -> Items:
         return context_core(self.rank, self._work(way, CORE), way)
@@ -364,11 +372,6 @@ class _Layer:
 
 def _pair(seconds: tuple[np.ndarray, np.ndarray], factor: float) -> Pair:
     return factor * float(seconds[0][0]), factor * float(seconds[1][0])
-
-
-def _summed(parts: list[tuple[np.ndarray, np.ndarray]], factor: float) -> Pair:
-    pairs = [_pair(part, factor) for part in parts]
-    return sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
 
 
 ROUNDING_FRACTION = 1e-9

@@ -7,19 +7,23 @@ from dataclasses import dataclass, replace
 from simulator.deep.plans.plan_collectives import Collective, Group, Operation, ring
 from simulator.deep.plans.plan_items import moves
 from simulator.domain.lora import AdaptedProduct
+from simulator.domain.model import ModelShape
 from simulator.machine.rank import Rank
 from simulator.memory.predicted_tokens import NUM_INPUTS
 from simulator.table import Floats
 from simulator.traffic.latent_exchange import NUM_LATENTS, latent_bytes
 from simulator.traffic.layer_collectives import num_entered
 
+Ways = tuple[tuple[Collective, ...], tuple[Collective, ...]]
+"""Collectives forward and backward."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TensorEnds:
     """Collectives where tensor-parallel ranks enter and leave a block, forward and backward."""
 
-    entering: tuple[tuple[Collective, ...], tuple[Collective, ...]]
-    leaving: tuple[tuple[Collective, ...], tuple[Collective, ...]]
+    entering: Ways
+    leaving: Ways
 
     @classmethod
     def of(cls, rank: Rank) -> TensorEnds:
@@ -47,7 +51,21 @@ class TensorEnds:
 
     @classmethod
     def of_attention(cls, rank: Rank) -> TensorEnds:
-        """Returns the ends of the attention block; with latent attention the latents enter it."""
+        """Returns the ends of the attention block; with latent attention the latents enter it.
+
+        In a hybrid they are those of linear attention, then those of attention, each by its share of a layer.
+        """
+        model, ends = rank.workload.model, cls._of_attention(rank)
+        if model.linear_attention is None:
+            return ends
+        linear = cls._of(rank, rank.block_gather_bytes, cls._largest(rank))
+        return cls(
+            entering=_shared(model, linear.entering, ends.entering),
+            leaving=_shared(model, linear.leaving, ends.leaving),
+        )
+
+    @classmethod
+    def _of_attention(cls, rank: Rank) -> TensorEnds:
         ends = cls.of_block(rank, AdaptedProduct.QKV)
         if rank.workload.model.latent_attention is None:
             return ends
@@ -88,3 +106,15 @@ class TensorEnds:
         group = Group.of(rank, 1, int(rank.plans.tensor_parallel[0]))
         label = f"tensor {operation.value}"
         return moves(*(ring(label, operation, float(each[0]), group, rank.links) for each in num_bytes))
+
+
+def _shared(model: ModelShape, linear: Ways, attention: Ways) -> Ways:
+    """Collectives of linear attention and of attention, each so often as a layer has such blocks."""
+    forward, backward = (
+        (
+            *(each.scaled(model.linear_share) for each in of_linear),
+            *(each.scaled(model.attention_share) for each in of_attention),
+        )
+        for of_linear, of_attention in zip(linear, attention, strict=True)
+    )
+    return forward, backward
