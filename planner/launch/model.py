@@ -65,6 +65,8 @@ def _attention(model: ModelShape) -> Iterator[LaunchArgument]:
             yield argument("group-query-attention")
             yield argument("num-query-groups", model.num_kv_heads)
         yield argument("kv-channels", model.head_dim)
+    if model.has_output_gate:
+        yield argument("attention-output-gate")
     match model.qk_norm:
         case "per_head":
             yield argument("qk-layernorm")

@@ -50,7 +50,7 @@ def product_sizes(model: ModelShape, product: AdaptedProduct) -> tuple[int, int]
     """Returns inner and output size of a product of a layer, of all ranks together."""
     h, d = model.hidden_size, model.head_dim
     return {
-        AdaptedProduct.QKV: (h, (model.num_heads + 2 * model.num_kv_heads) * d),
+        AdaptedProduct.QKV: (h, (model.num_heads + 2 * model.num_kv_heads) * d + model.gate_width),
         AdaptedProduct.PROJ: (model.num_heads * d, h),
         AdaptedProduct.FC1: (h, (model.num_ffn_matrices - 1) * model.ffn_hidden_size),
         AdaptedProduct.FC2: (model.ffn_hidden_size, h),
@@ -68,6 +68,8 @@ def adapters_rule(model: ModelShape, lora: Lora) -> str | None:
         return "lora.targets names a product twice; once is enough"
     if model.latent_attention:
         return "lora is modelled for ordinary and grouped-query attention, not for latent attention"
+    if model.linear_attention:
+        return "lora is modelled for blocks that attend, not for linear_attention"
     if model.experts and set(FEED_FORWARD_PRODUCTS) & set(lora.targets):
         return "lora.targets linear_fc1 and linear_fc2 are not modelled for routed experts; name linear_qkv and linear_proj"
     return None

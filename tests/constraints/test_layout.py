@@ -9,6 +9,7 @@ import pytest
 from constraints.layout import LAYOUT_RULES, can_save_by, is_valid_layout, layout_excess
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme
+from tests.simulator.hybrids import small_hybrid
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
 
 ANY_H100 = {**H100_RENTED, "num_gpus": {"min": 8, "max": 20_000}}
@@ -124,6 +125,7 @@ ULYSSES = {"workload": {"context_exchange": "all_to_all"}}
 # Four ranks of two are eight to 28 heads in four groups.
 HYBRID = {"workload": {"context_exchange": "hybrid", "model": "qwen2.5-7b"}}
 WINDOWED = {"workload": {"model": "mistral-7b", "context_exchange": "ring"}}
+LINEAR = {"workload": {"model": small_hybrid(4, 4), "sequence_length": 6144}}
 PARTS_OF_EXPERTS = {"workload": {"model": "mixtral-8x7b", "expert_tensor_parallel": 4}}
 THIRDS_OF_EXPERTS = {"workload": {"model": "mixtral-8x7b", "expert_tensor_parallel": 3}}
 MIXTRAL = {"workload": {"model": "mixtral-8x7b", "global_batch_size": 192}}
@@ -163,6 +165,9 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("context_exchange", ULYSSES, {"num_gpus": 64, "tensor_parallel": 4, "context_parallel": 4}),
     ("context_exchange", HYBRID, {"num_gpus": 64, "tensor_parallel": 2, "context_parallel": 4}),
     ("context_exchange", WINDOWED, {"num_gpus": 16, "context_parallel": 2}),
+    # 64 heads of Mamba-2 in eight groups: no group for each of sixteen ranks; six ranks have no whole heads.
+    ("attention_heads", LINEAR, {"num_gpus": 16, "tensor_parallel": 16}),
+    ("context_exchange", LINEAR, {"num_gpus": 24, "context_parallel": 6}),
     ("experts", {}, {"num_gpus": 16, "expert_parallel": 2}),
     ("experts", MIXTRAL, {"num_gpus": 48, "expert_parallel": 3}),
     ("experts", MIXTRAL, {"num_gpus": 16, "pipeline_parallel": 4, "expert_parallel": 8}),

@@ -10,6 +10,8 @@ import pytest
 from constraints.lattice import enumerate_layouts
 from constraints.layout_model import all_degrees, conflicting_rules, nearest_layout
 from simulator.domain.job import Job
+from tests.simulator.builders import changed
+from tests.simulator.hybrids import small_hybrid
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
 MIXTURE = {"model": "mixtral-8x7b", "global_batch_size": 32}
@@ -17,6 +19,8 @@ WINDOWS = {"model": "mistral-7b", "context_exchange": "ring"}
 SEVERAL = {"pipeline_parallel": [2, 3, 4, 8, 12], "tensor_parallel": [1, 2], "context_parallel": [1]}
 B200_RENTED = {**H100_RENTED, "accelerator": "b200-sxm-180gb"}
 SCALED_BY_BLOCK = {"precisions": ["fp8"], "fp8_recipe": "mxfp8"}
+TWO_GROUPS = changed(small_hybrid(4, 4).linear_attention, num_key_heads=2)
+LINEAR = {"model": changed(small_hybrid(4, 4), linear_attention=TWO_GROUPS), "sequence_length": 49_152}
 FEW = {"pipeline_parallel": [1, 2], "context_parallel": [1]}
 
 
@@ -56,10 +60,11 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(search={"pipeline_schedules": ["gpipe", "zb_h1", "zb_v"], "zero_stages": [1, 3], **SEVERAL}),
         job_with(search={"pipeline_schedules": ["1f1b", "zb_h1"], "recompute": ["full"], **SEVERAL}),
         job_with(H100_RENTED, B200_RENTED, workload=SCALED_BY_BLOCK, search=FEW),
+        job_with(workload=LINEAR, search={"context_parallel": [1, 2, 3, 4, 8]}),
     ],
     ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "heads",
          "windows", "pairs", "groups", "groups and pairs", "pairs alone", "to and fro", "chunks for one schedule",
-         "schedules without groups", "weight gradients", "scales of blocks"],
+         "schedules without groups", "weight gradients", "scales of blocks", "linear attention"],
 )  # fmt: skip
 def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
     listed = listed_degrees(job)
@@ -87,6 +92,10 @@ def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> N
         # Late weight gradients read activations that a layer computed again no longer has.
         (H100_RENTED, {}, {"pipeline_schedules": ["zb_h1"], "recompute": ["full"]}, ("weight_gradients",)),
         (H100_RENTED, {}, {"pipeline_schedules": ["zb_v"], "zero_stages": [2, 3]}, ("weight_gradients",)),
+        # Two groups of keys are not dealt out to four ranks.
+        (H100_RENTED, LINEAR, {"tensor_parallel": [4]}, ("attention_heads",)),
+        # 64 heads on three ranks.
+        (H100_RENTED, LINEAR, {"context_parallel": [3]}, ("context_exchange",)),
         # Hopper has no scales for blocks.
         (H100_RENTED, SCALED_BY_BLOCK, {}, ("number_format",)),
         # Four chunks on a stage are no V, and one micro-batch is no group of eight.

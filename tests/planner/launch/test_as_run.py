@@ -9,6 +9,7 @@ import pytest
 from planner.launch.answer import Launch, launch_plan
 from simulator.catalog import accelerator, model
 from simulator.errors import InputError
+from tests.simulator.hybrids import small_hybrid
 from tests.support import job_with
 
 PLAN = {"tp": 2, "pp": 2, "dp": 8}
@@ -694,6 +695,10 @@ def shape(**fields: object) -> dict[str, object]:
         (
             {"model": shape(parallel_block="one_norm")},
             "workload.model.parallel_block = one_norm: Megatron-LM runs attention and feed-forward block one",
+        ),
+        (
+            {"model": small_hybrid(16, 16).model_dump(mode="json") | {"num_layers": 32}},
+            "workload.model.linear_attention.kind = mamba-2: Megatron-LM trains hybrids with another program",
         ),
         (
             {"model": shape(qk_norm="all_heads")},

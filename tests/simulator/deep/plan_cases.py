@@ -12,6 +12,7 @@ from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan, Recompute, Schedule
 from simulator.domain.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, training
+from tests.simulator.hybrids import KIMI_LINEAR, NEMOTRON_H, QWEN_3_NEXT
 
 SMALL = gpt(num_layers=4, has_tied_embeddings=True)
 MIXTURE = gpt(num_layers=4).model_copy(
@@ -28,7 +29,7 @@ class Case:
 
 
 def _large(
-    model: str,
+    model: str | ModelShape,
     plan: Plan,
     *,
     batch: int,
@@ -225,6 +226,14 @@ LARGE = {
         sequence=4096,
         expert_dispatch="deduplicated",
         gathers_routing_maps=True,
+    ),
+    "nemotron-h long context": _large(
+        NEMOTRON_H, plan_of(tensor=4, context=2, data=8), batch=64, sequence=32_768
+    ),
+    "nemotron-h pipeline": _large(NEMOTRON_H, plan_of(tensor=2, pipeline=4, virtual=2, data=8), batch=128),
+    "qwen3-next experts": _large(QWEN_3_NEXT, plan_of(tensor=2, expert=16, data=32), batch=256),
+    "kimi linear sharded weights": _large(
+        KIMI_LINEAR, plan_of(expert=8, data=64, zero=3), batch=256, overlaps_input_gradients=False
     ),
 }
 """Plans for clusters, 32 to 2,048 accelerators."""

@@ -14,9 +14,9 @@ from benchmarks.deep_plans import GRID, grid_line, size_cases, size_cells
 from simulator import catalog
 from simulator.deep.plans.plan_breakdown import plan_breakdown
 from simulator.deep.plans.plan_cluster import Faults, PlanCluster
-from simulator.deep.plans.plan_collectives import Group, Operation, forwarded_exchange, ring
+from simulator.deep.plans.plan_collectives import Collective, Group, Operation, forwarded_exchange, ring
 from simulator.deep.plans.plan_expert_traffic import expert_traffic
-from simulator.deep.plans.plan_items import Beside, Items, collectives_of, seconds_of
+from simulator.deep.plans.plan_items import Beside, Items, Work, collectives_of, seconds_of
 from simulator.deep.plans.plan_roles import block_size, folded
 from simulator.deep.plans.plan_step import PlanStep, parts_and_shape, plan_step
 from simulator.deep.playing.waits import waits
@@ -35,6 +35,7 @@ from simulator.step.step import STEP_PARTS, step_parts
 from tests.simulator.builders import changed, gpt, job_of, plan_of, rented, training
 from tests.simulator.checkpoint_jobs import with_node
 from tests.simulator.deep.plan_cases import FEW, LARGE, MIXTURE, SMALL, TWO_NODES, Case
+from tests.simulator.hybrids import HYBRIDS, NEMOTRON_H
 
 LARGE_DIFFERENCE = 0.01
 """Largest difference of the depths on steps of seconds in which computing takes most; docs/deep/plans.md says so."""
@@ -586,6 +587,34 @@ class TestDepths:
             )
             assert forward_s == pytest.approx(float(times.forward_s[0] - times.forward_compute_s[0]))
             assert backward_s == pytest.approx(float(times.backward_s[0] - times.backward_compute_s[0]))
+
+    @pytest.mark.parametrize("name", HYBRIDS)
+    @pytest.mark.parametrize("recompute", Recompute)
+    @pytest.mark.parametrize("is_split", [True, False])
+    def test_blocks_of_a_hybrid_take_their_share_of_each_layer(
+        self, name: str, recompute: Recompute, is_split: bool
+    ) -> None:
+        choices = {"has_sequence_parallel": is_split, "overlaps_input_gradients": False}
+        workload = changed(training(HYBRIDS[name], global_batch_size=16), **choices)
+        plan = plan_of(tensor=2, context=2, recompute=recompute)
+        parts, _ = parts_and_shape(job_of(changed(workload, context_exchange="all_to_all")), plan)
+        for kind, passes in parts.passes.items():
+            times = part_times(parts.rank, kind)
+            for way, items in (("forward", passes.forward), ("backward", passes.backward)):
+                compute_s = float(getattr(times, f"{way}_compute_s")[0])
+                assert seconds_of(items) == pytest.approx(compute_s, rel=ROUNDING)
+                traffic_s = sum(each.alone_s for each in collectives_of(items))
+                whole_s = float(getattr(times, f"{way}_s")[0])
+                assert traffic_s == pytest.approx(whole_s - compute_s, rel=1e-6)
+
+    def test_ranks_exchange_heads_of_a_hybrid_around_its_scan(self) -> None:
+        plan = plan_of(context=4)
+        parts, _ = parts_and_shape(job_of(training(NEMOTRON_H)), plan)
+        layer = parts.passes[Part.DENSE]
+        for items in (layer.forward, layer.backward):
+            labels = [each.label for each in items if isinstance(each, Work | Collective)]
+            scan = labels.index("scan of linear attention")
+            assert labels[scan - 1] == labels[scan + 1] == "linear all-to-all"
 
     @pytest.mark.parametrize(
         ("model", "plan", "choices"),
