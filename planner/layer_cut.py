@@ -30,7 +30,7 @@ class CutFigures(Record):
     stage_layers: tuple[int, ...]
     """Layers of every stage; the same with one chunk on a stage."""
     megatron_layout: str | None
-    """The cut as `--pipeline-model-parallel-layout` of Megatron Core; null under schedules in a V, which it does not have."""
+    """The cut as `--pipeline-model-parallel-layout` of Megatron Core; null where it has none: schedules in a V, hybrids."""
     step_time_s: float
     """One optimizer step."""
     slowest_stage: int

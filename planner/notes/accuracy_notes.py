@@ -60,7 +60,7 @@ def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | Non
         best: the recommended design.
     """
     notes = _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
-    notes += _never_measured(job, best) if best else []
+    notes += never_measured_notes(job, best) if best else []
     notes += _unequal_errors(job)
     notes += _hardly_validated(job, best)
     estimated = [o.accelerator.id for o in job.offers if not has_measured_kernels(o.accelerator)]
@@ -89,8 +89,8 @@ def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
     return [f"{known}. With this bias corrected, {corrected}."]
 
 
-def _never_measured(job: Job, best: Design) -> list[str]:
-    """Notes if the recommended design or its accelerator lies outside all steps that were compared."""
+def never_measured_notes(job: Job, best: Design) -> list[str]:
+    """Returns notes if a design or its accelerator lies outside all steps that were compared."""
     accelerator = job.offers[best.plan.offer].accelerator
     if _is_calibrated(job, best):
         return []

@@ -14,6 +14,7 @@ from planner.goodput.answer import MAX_EVENTS
 from planner.input.arguments import check_seed, check_switches
 from planner.input.plan_input import plan_of
 from planner.job.unused_workload import narrowed_to
+from planner.notes.accuracy_notes import never_measured_notes
 from planner.notes.carbon_scope import scope_text
 from planner.notes.cautions import cautions, plan_notes
 from planner.notes.hardware_notes import hardware_notes
@@ -201,7 +202,7 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
-    notes = [*plan_notes(job, design), *straggler_notes(job, plan)]
+    notes = [*plan_notes(job, design), *straggler_notes(job, plan), *never_measured_notes(job, design)]
     notes += [*spares_notes(job, design), *server_notes(evaluation.outcomes.checkpoints, 0)]
     notes += [*interval_notes(plan, design.checkpoint_interval_s, evaluation), *full_plan_notes(design)]
     if not _can_be_replayed(evaluation):

@@ -16,8 +16,13 @@ def in_short(layers: Sequence[int]) -> str:
 
 
 def megatron_layout(model: ModelShape, plan: Plan, layers: Sequence[int]) -> str | None:
-    """Returns a cut as `layout_of` writes it; `None` under schedules in a V, which Megatron Core does not have."""
-    return None if plan.pipeline_schedule in TO_AND_FRO else layout_of(layers, model.num_mtp_layers)
+    """Returns a cut as `layout_of` writes it; `None` where Megatron Core has none.
+
+    It does not have schedules in a V, and the blocks of a hybrid are letters of another pattern (`--hybrid-layer-pattern`).
+    """
+    if plan.pipeline_schedule in TO_AND_FRO or model.linear_attention:
+        return None
+    return layout_of(layers, model.num_mtp_layers)
 
 
 def layout_of(layers: Sequence[int], num_mtp_layers: int = 0) -> str:
