@@ -28,6 +28,9 @@ class MixtureOfExperts(Record):
     """Equal groups of experts, such as those of one node (DeepSeek: `n_group`)."""
     groups_per_token: PositiveInt = 1
     """Groups that a token's experts are chosen from, which limits the nodes that it travels to (DeepSeek: `topk_group`)."""
+    latent_size: int = Field(default=0, ge=0)
+    """Width of the latent to which tokens are projected before they travel to routed experts, and from which they are projected
+    back (Nemotron 3 Super; Megatron Core: `moe_latent_size`); 0: experts read the residual stream."""
     has_biases: bool = False
     """Whether the products of routed experts have biases (gpt-oss; Megatron Core: `add_bias_linear`)."""
 

@@ -223,7 +223,7 @@ class ModelShape(Record):
         """Weights of one routed expert, including its biases; 0 for a dense model."""
         if self.experts is None:
             return 0
-        matrices = self.num_ffn_matrices * self.hidden_size * self.experts.expert_ffn_hidden_size
+        matrices = self.num_ffn_matrices * self.expert_input_size * self.experts.expert_ffn_hidden_size
         return matrices + self.expert_bias_parameters
 
     @property
@@ -231,7 +231,17 @@ class ModelShape(Record):
         """Biases of one routed expert, those of its two products."""
         if self.experts is None or not self.experts.has_biases:
             return 0
-        return (self.num_ffn_matrices - 1) * self.experts.expert_ffn_hidden_size + self.hidden_size
+        return (self.num_ffn_matrices - 1) * self.experts.expert_ffn_hidden_size + self.expert_input_size
+
+    @property
+    def expert_input_size(self) -> int:
+        """Width of what routed experts read and return: that of their latent, or of the residual stream."""
+        return (self.experts.latent_size if self.experts else 0) or self.hidden_size
+
+    @property
+    def expert_latent_parameters(self) -> int:
+        """Weights of the projections of an expert layer to the latent of its experts and back; 0 without a latent."""
+        return 2 * self.hidden_size * self.experts.latent_size if self.experts else 0
 
     @property
     def expert_layer_shared_parameters(self) -> float:
@@ -240,7 +250,8 @@ class ModelShape(Record):
             return 0
         h = self.hidden_size
         shared = self.num_ffn_matrices * h * self.experts.shared_ffn_hidden_size
-        return self.mixing_parameters + h * self.experts.num_experts + shared + self.layer_norm_parameters
+        routed = h * self.experts.num_experts + self.expert_latent_parameters
+        return self.mixing_parameters + routed + shared + self.layer_norm_parameters
 
     @property
     def dense_layer_whole_parameters(self) -> float:
@@ -254,9 +265,9 @@ class ModelShape(Record):
 
     @property
     def expert_layer_whole_parameters(self) -> float:
-        """Weights of an expert layer that every tensor-parallel rank holds whole: down-projections to latents, the router."""
+        """Weights of an expert layer that every tensor-parallel rank holds whole: products to and from latents, the router."""
         router = self.hidden_size * self.experts.num_experts if self.experts else 0
-        return self.dense_layer_whole_parameters + router
+        return self.dense_layer_whole_parameters + router + self.expert_latent_parameters
 
     @property
     def embedding_parameters(self) -> int:

@@ -91,7 +91,7 @@ def biases_s(rank: Rank, tokens: Floats, num_local: Floats) -> Directions:
         tokens: Tokens that all experts of a rank compute.
         num_local: Experts of a rank.
     """
-    values = tokens * rank.workload.model.hidden_size
+    values = tokens * rank.workload.model.expert_input_size
     forward_s, backward_s = (
         rank.memory_bound_s(way.bytes_of(rank) * values, way.launches_of(rank, num_local))
         for way in _ways(rank)

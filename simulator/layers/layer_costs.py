@@ -59,6 +59,8 @@ NUM_STREAMS = 4
 """Expert products that run at a time, each in its own stream (`num_compute_streams` of Transformer Engine)."""
 ROUTED_EXPERTS = "routed experts"
 """Name of the operators between dispatch and combine."""
+INTO_LATENT, OUT_OF_LATENT = "product into the latent", "product out of the latent"
+"""Names of the products before dispatch and after combine where experts read a latent."""
 
 
 def dense_layer(rank: Rank) -> PartTimes:
@@ -231,10 +233,15 @@ def feed_forward_operators(rank: Rank, *, is_expert: bool) -> dict[str, Directio
 
 
 def _ffn(
-    rank: Rank, tokens: Floats, width: Floats, batches: tuple[Batch, Batch] = (INTO_FEED_FORWARD, LEAVING)
+    rank: Rank,
+    tokens: Floats,
+    width: Floats,
+    batches: tuple[Batch, Batch] = (INTO_FEED_FORWARD, LEAVING),
+    *,
+    input_size: int | None = None,
 ) -> tuple[Floats, Floats]:
     """A feed-forward block under a power cap: its input matrices as one product, then its output matrix."""
-    h = np.full(len(rank.plans), float(rank.workload.model.hidden_size))
+    h = np.full(len(rank.plans), float(input_size or rank.workload.model.hidden_size))
     num_inputs = rank.workload.model.num_ffn_matrices - 1
     in_forward_s, in_backward_s = rank.gemm_s(tokens, num_inputs * width, h, batches[0])
     out_forward_s, out_backward_s = rank.gemm_s(tokens, h, width, batches[1])
@@ -269,9 +276,26 @@ def _expert_operators(rank: Rank) -> dict[str, Directions]:
         "router": (routing[0] * rank.compute_slowdown, routing[1] * rank.compute_slowdown),
         "permutation": (forward_s + map_scan_s(rank), backward_s),
     }
+    if experts.latent_size:
+        for name, product in zip((INTO_LATENT, OUT_OF_LATENT), latent_products(rank), strict=True):
+            latent_s = rank.gemm_s(*product)
+            parts[name] = latent_s[0] * rank.compute_slowdown, latent_s[1] * rank.compute_slowdown
     if experts.shared_ffn_hidden_size:
         parts[SHARED_EXPERTS] = _ffn(rank, rank.tokens, experts.shared_ffn_hidden_size / t)
     return parts
+
+
+def latent_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
+    """Returns tokens, output and inner size of the products to the latent of routed experts and back; none without a latent.
+
+    Their weights are whole on every rank, which projects the tokens that it routes (`parallel_mode` `duplicated` of Megatron
+    Core's `moe_layer.py`).
+    """
+    model, t = rank.workload.model, rank.plans.tensor_parallel
+    if not (model.experts and model.experts.latent_size):
+        return []
+    h, low = (np.full(len(t), float(width)) for width in (model.hidden_size, model.experts.latent_size))
+    return [(rank.tokens / t, low, h), (rank.tokens / t, h, low)]
 
 
 def _more_launches(rank: Rank) -> Directions:
@@ -282,7 +306,7 @@ def _more_launches(rank: Rank) -> Directions:
     num_blocks = (num_local if rank.workload.expert_products == "separate" else 1.0) + bool(
         experts.shared_ffn_hidden_size
     )
-    products = 1.0 + NUM_BLOCK_PRODUCTS * (num_blocks - 1.0)
+    products = 1.0 + NUM_BLOCK_PRODUCTS * (num_blocks - 1.0) + len(latent_products(rank))
     casts = NUM_CASTS * num_cast_calls(rank.workload, plans, num_local)
     forward, backward = sorting_kernels(rank)
     biases = bias_launches(rank, num_local) if are_apart(rank) else (0.0, 0.0)
@@ -292,7 +316,9 @@ def _more_launches(rank: Rank) -> Directions:
 def _routed_experts(rank: Rank, tokens: Floats, width: Floats, num_local: Floats) -> Directions:
     """Products of a rank's experts, in one kernel or in a few that share waves of tiles, and their biases."""
     batch, repeats = kernels_of_experts(rank, num_local)
-    forward_s, backward_s = _ffn(rank, tokens, width, (batch, batch))
+    forward_s, backward_s = _ffn(
+        rank, tokens, width, (batch, batch), input_size=rank.workload.model.expert_input_size
+    )
     forward_s, backward_s = repeats * forward_s, repeats * backward_s
     if are_apart(rank):
         added_s = biases_s(rank, num_local * tokens, num_local)

@@ -120,7 +120,7 @@ def _separate_bytes(rank: Rank, value: SeparateBytes) -> Floats:
 
 def _num_values(rank: Rank) -> Floats:
     """Values of the tokens that a rank routes."""
-    return rank.tokens / rank.plans.tensor_parallel * rank.workload.model.hidden_size
+    return rank.tokens / rank.plans.tensor_parallel * rank.workload.model.expert_input_size
 
 
 def _is_ordered(rank: Rank) -> Booleans:

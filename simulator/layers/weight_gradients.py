@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.layers.layer_costs import kernels_of_experts, routed_tokens
+from simulator.layers.layer_costs import kernels_of_experts, latent_products, routed_tokens
 from simulator.layers.linear_costs import weight_gradients_s
 from simulator.machine.products import ONE_PRODUCT, Batch
 from simulator.machine.rank import Rank
@@ -33,9 +33,17 @@ def expert_layer_weight_gradients_s(rank: Rank) -> Floats:
     batch, repeats = kernels_of_experts(rank, num_local)
     products_s = [
         weight_gradients_s(rank),
-        repeats * _ffn_s(rank, routed_tokens(rank) / num_local, np.full_like(hidden, width), batch),
+        repeats
+        * _ffn_s(
+            rank,
+            routed_tokens(rank) / num_local,
+            np.full_like(hidden, width),
+            batch,
+            input_size=model.expert_input_size,
+        ),
         rank.in_16_bits.weight_gradient_s(rank.tokens / t, np.full_like(hidden, experts.num_experts), hidden),
     ]
+    products_s += [rank.weight_gradient_s(*product) for product in latent_products(rank)]
     if experts.shared_ffn_hidden_size:
         products_s.append(_ffn_s(rank, rank.tokens, experts.shared_ffn_hidden_size / t))
     return total(products_s) * rank.compute_slowdown
@@ -49,8 +57,15 @@ def output_layer_weight_gradients_s(rank: Rank) -> Floats:
     return model.num_predicted_tokens * product_s * rank.unaligned_slowdown * rank.compute_slowdown
 
 
-def _ffn_s(rank: Rank, tokens: Floats, width: Floats, batch: Batch = ONE_PRODUCT) -> Floats:
-    hidden = np.full(len(rank.plans), float(rank.workload.model.hidden_size))
+def _ffn_s(
+    rank: Rank,
+    tokens: Floats,
+    width: Floats,
+    batch: Batch = ONE_PRODUCT,
+    *,
+    input_size: int | None = None,
+) -> Floats:
+    hidden = np.full(len(rank.plans), float(input_size or rank.workload.model.hidden_size))
     num_inputs = rank.workload.model.num_ffn_matrices - 1
     inputs_s = rank.weight_gradient_s(tokens, num_inputs * width, hidden, batch)
     return inputs_s + rank.weight_gradient_s(tokens, hidden, width, batch)

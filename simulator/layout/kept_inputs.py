@@ -74,17 +74,16 @@ def norm_output_bytes(
     """Bytes per value kept of a norm's output: one tensor in 16 bits, or in fewer bits a copy for each product behind it.
 
     Two products go down to latents. The router keeps its input in 16 bits, frozen or not (`RouterGatingLinearFunction` of
-    Megatron Core). Shared experts read that copy, except with `delayed` scaling (`save_original_input` of Transformer Engine
-    2.6).
+    Megatron Core). Shared experts and the product into a latent of experts read that copy, except with `delayed` scaling
+    (`save_original_input` of Transformer Engine 2.6).
     """
     narrow = product = input_bytes(workload, plans)
     if behind is AdaptedProduct.QKV and workload.model.latent_attention:
         narrow = 2.0 * product
     if behind is AdaptedProduct.FC1 and is_expert:
         experts = workload.model.experts
-        has_copy = experts and experts.shared_ffn_hidden_size
-        copied = copies_what_is_there(workload, plans) * product
-        narrow = ACTIVATION_BYTES + copied if has_copy else np.full_like(product, ACTIVATION_BYTES)
+        num_others = bool(experts and experts.shared_ffn_hidden_size) + bool(experts and experts.latent_size)
+        narrow = ACTIVATION_BYTES + num_others * copies_what_is_there(workload, plans) * product
     kept = np.where(product < ACTIVATION_BYTES, narrow, product)
     is_read = behind is AdaptedProduct.FC1 and is_expert
     return np.asarray(kept if is_read else keeps_input(workload, behind) * kept)

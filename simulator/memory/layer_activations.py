@@ -201,17 +201,19 @@ def _expert_block(workload: Workload, plans: PlanTable, product: Floats) -> Floa
     experts = workload.model.experts
     assert experts is not None
     inputs = keeps_input(workload, AdaptedProduct.FC1) * product
-    weighed = WIDE_BYTES * workload.model.hidden_size if runs_one_by_one(workload) else 0.0
+    read = workload.model.expert_input_size
+    weighed = WIDE_BYTES * read if runs_one_by_one(workload) else 0.0
     copies = (
         expert_load(workload, plans)
         * experts.experts_per_token
         * (
-            workload.expert_tensor_parallel * inputs * workload.model.hidden_size
+            workload.expert_tensor_parallel * inputs * read
             + _ffn(workload, product, experts.expert_ffn_hidden_size)
             + weighed
         )
     )
-    return copies + _ffn(workload, product, experts.shared_ffn_hidden_size)
+    latent = product * experts.latent_size  # the input of the product out of it
+    return copies + latent + _ffn(workload, product, experts.shared_ffn_hidden_size)
 
 
 def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:

@@ -25,6 +25,7 @@ def selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> 
     output = model.hidden_size if model.is_gated else 0
     block: Floats | float = float(model.ffn_hidden_size + output)
     if is_expert and experts:
+        output = model.expert_input_size if model.is_gated else 0
         width = experts.expert_ffn_hidden_size + workload.expert_tensor_parallel * output
         routed = expert_load(workload, plans) * experts.experts_per_token * width
         block = routed + experts.shared_ffn_hidden_size
@@ -44,7 +45,7 @@ def gradient_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) ->
     residual = ACTIVATION_BYTES * np.asarray(model.hidden_size / sequence_split(workload, plans))
     if is_expert and model.experts:
         copies = expert_load(workload, plans) * model.experts.experts_per_token
-        width = workload.expert_tensor_parallel * model.hidden_size
+        width = workload.expert_tensor_parallel * model.expert_input_size
         width += num_inputs * model.experts.expert_ffn_hidden_size
         return residual, np.asarray(ACTIVATION_BYTES * copies * width / t)
     wide, whole = model.ffn_hidden_size / t, float(model.hidden_size)

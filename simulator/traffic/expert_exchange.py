@@ -166,7 +166,9 @@ def _dispatch_s(rank: Rank, value_bytes: Floats | float) -> Floats:
 
 def routed_bytes(rank: Rank, value_bytes: Floats | float) -> Floats:
     """Returns the bytes of the tokens of a micro-batch that the most loaded rank routes, each counted once."""
-    token_bytes = value_bytes * rank.workload.model.hidden_size * rank.tokens / rank.plans.tensor_parallel
+    token_bytes = (
+        value_bytes * rank.workload.model.expert_input_size * rank.tokens / rank.plans.tensor_parallel
+    )
     return np.asarray(token_bytes * expert_load(rank.workload, rank.plans))
 
 
@@ -203,7 +205,7 @@ def copied_bytes(rank: Rank) -> Floats:
         * rank.tokens
         / rank.plans.tensor_parallel
     )
-    return np.asarray(shares * ACTIVATION_BYTES * copies * rank.workload.model.hidden_size)
+    return np.asarray(shares * ACTIVATION_BYTES * copies * rank.workload.model.expert_input_size)
 
 
 def _copies_to_parts_s(rank: Rank) -> Floats:

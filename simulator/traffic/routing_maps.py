@@ -63,7 +63,7 @@ def map_scan_s(rank: Rank) -> Floats:
 
 
 def weight_value_bytes(rank: Rank, domains: Floats) -> Floats:
-    """Returns the bytes that the weights of the router add to each of the h values of a token on the wire, `(n,)`.
+    """Returns the bytes that the weights of the router add to each of the values of a token on the wire, `(n,)`.
 
     Args:
         rank: Ranks of the designs.
@@ -73,7 +73,7 @@ def weight_value_bytes(rank: Rank, domains: Floats) -> Floats:
     assert experts is not None
     is_sent = float(rank.workload.routes_by_maps)
     num_experts = experts.num_experts * rank.workload.expert_tensor_parallel
-    return np.asarray(is_sent * WEIGHT_BYTES * num_experts / domains / rank.workload.model.hidden_size)
+    return np.asarray(is_sent * WEIGHT_BYTES * num_experts / domains / rank.workload.model.expert_input_size)
 
 
 def staging_passes(rank: Rank) -> Floats:

@@ -86,7 +86,41 @@ KIMI_LINEAR = ModelShape(
     ),
 )
 
-HYBRIDS = {"mamba": NEMOTRON_H, "delta": QWEN_3_NEXT, "kimi": KIMI_LINEAR}
+NEMOTRON_3_SUPER = ModelShape(
+    name="Nemotron 3 Super 120B-A12B",
+    num_layers=40,
+    hidden_size=4096,
+    num_heads=32,
+    num_kv_heads=2,
+    head_dim=128,
+    ffn_hidden_size=2688,
+    is_gated=False,
+    vocabulary_size=131_072,
+    experts=MixtureOfExperts(
+        num_experts=512,
+        experts_per_token=22,
+        expert_ffn_hidden_size=2688,
+        shared_ffn_hidden_size=5376,
+        latent_size=1024,
+    ),
+    linear_attention=LinearAttention(
+        kind="mamba-2",
+        num_blocks=40,
+        num_attention_blocks=8,
+        num_heads=128,
+        head_dim=64,
+        num_key_heads=8,
+        key_head_dim=128,
+    ),
+)
+"""Its experts read a latent of each token."""
+
+HYBRIDS = {
+    "mamba": NEMOTRON_H,
+    "delta": QWEN_3_NEXT,
+    "kimi": KIMI_LINEAR,
+    "latents": NEMOTRON_3_SUPER,
+}
 
 
 def small_hybrid(num_attention_blocks: int, num_blocks: int) -> ModelShape:

@@ -46,6 +46,8 @@ from simulator.layers.input_gradients import (
     sums_beside_product,
 )
 from simulator.layers.layer_costs import (
+    INTO_LATENT,
+    OUT_OF_LATENT,
     ROUTED_EXPERTS,
     beside_core_s,
     dense_layer,
@@ -76,7 +78,16 @@ SCAN = "scan of linear attention"
 CORE = "attention core"
 """Name of the kernel that hides what context-parallel ranks exchange."""
 OUTPUT_PRODUCT, ROUTER = "attention output product", "router"
-PRODUCTS = (PROJECTIONS, OUTPUT_PRODUCT, FEED_FORWARD, ROUTED_EXPERTS, ROUTER, SHARED_EXPERTS)
+PRODUCTS = (
+    PROJECTIONS,
+    OUTPUT_PRODUCT,
+    FEED_FORWARD,
+    ROUTED_EXPERTS,
+    ROUTER,
+    SHARED_EXPERTS,
+    INTO_LATENT,
+    OUT_OF_LATENT,
+)
 """Operators that have weights."""
 NORMS, SUM = "norms and residuals", "sum of both blocks"
 """Names of the memory-bound operators of a layer."""
@@ -321,7 +332,8 @@ class _Layer:
         sent, returned = expert_traffic(self.rank, way)
         if way == 1:
             sent, returned = returned, sent
-        routing, shared = self._work(way, ROUTER, "permutation"), self._work(way, SHARED_EXPERTS)
+        routing, shared = self._work(way, ROUTER, INTO_LATENT, "permutation"), self._work(way, SHARED_EXPERTS)
+        behind = self._work(way, OUT_OF_LATENT)
         if self.rank.workload.overlaps_shared_experts and shared:
             maps = map_traffic(self.rank, way)
             hidden = tuple(each for each in (*sent, *returned) if each not in maps)
@@ -329,7 +341,9 @@ class _Layer:
         shown = 1.0 - self._hidden_share(way)
         sent, returned = (tuple(each.scaled(shown) for each in each_way) for each_way in (sent, returned))
         products = (*moves(*sent), *self._work(way, ROUTED_EXPERTS), *moves(*returned))
-        return (*routing, *products, *shared) if way == 0 else (*shared, *products, *routing)
+        if way == 0:
+            return (*routing, *products, *behind, *shared)
+        return (*shared, *behind, *products, *routing)
 
     @property
     def _is_paired(self) -> bool:
