@@ -41,7 +41,7 @@ def _shapes(model: ModelShape) -> list[tuple[str, str, str]]:
         rule = f"{FRAMEWORK} has windows that move with each token, not in steps of their size"
         found.append(("workload.model.sliding_window.is_chunked", "true", rule))
     if model.linear_attention:
-        rule = f"{FRAMEWORK} trains hybrids with another program, pretrain_hybrid.py; its arguments are not known here"
+        rule = f"{FRAMEWORK} needs the order of a hybrid's blocks (--hybrid-layer-pattern), which a job does not have"
         found.append(("workload.model.linear_attention.kind", model.linear_attention.kind, rule))
     if model.parallel_block:
         rule = f"{FRAMEWORK} runs attention and feed-forward block one after the other"

@@ -698,7 +698,7 @@ def shape(**fields: object) -> dict[str, object]:
         ),
         (
             {"model": small_hybrid(16, 16).model_dump(mode="json") | {"num_layers": 32}},
-            "workload.model.linear_attention.kind = mamba-2: Megatron-LM trains hybrids with another program",
+            "workload.model.linear_attention.kind = mamba-2: Megatron-LM needs the order of a hybrid's blocks",
         ),
         (
             {"model": shape(qk_norm="all_heads")},
