@@ -93,9 +93,59 @@ def deepseek_experts(reader: ConfigReader) -> Experts:
     )
     if reader.config.get("topk_method") == "greedy":
         return experts
-    num_groups = reader.whole("n_group", default=1)
+    return {**experts, **_groups(reader, "n_group")}
+
+
+def nemotron_h_experts(reader: ConfigReader, *, num_dense_layers: int) -> Experts:
+    """Nemotron 3: the shared expert has a width of its own; experts on a latent of the tokens are refused."""
+    reader.require("moe_latent_size", 0, "experts on a latent of another size than hidden_size")
+    reader.require("n_shared_experts", 1, "another number of shared experts beside their width")
+    experts = _experts(
+        reader,
+        num_experts=reader.whole("n_routed_experts"),
+        ffn=reader.whole("moe_intermediate_size"),
+        shared_ffn=reader.whole("moe_shared_expert_intermediate_size"),
+        num_dense_layers=num_dense_layers,
+    )
+    return {**experts, **_groups(reader, "n_group")}
+
+
+def kimi_linear_experts(reader: ConfigReader) -> Experts:
+    """Kimi Linear: as DeepSeek, by other names; experts on a latent of the tokens (Kimi K3) are refused."""
+    reader.require("moe_layer_freq", 1, "dense layers behind those with experts")
+    reader.require(
+        "routed_expert_hidden_size",
+        reader.whole("hidden_size"),
+        "experts on a latent of another size than hidden_size",
+    )
+    ffn = reader.whole("moe_intermediate_size")
     return {
-        **experts,
+        "num_experts": reader.whole("num_experts"),
+        "experts_per_token": reader.whole("num_experts_per_token"),
+        "expert_ffn_hidden_size": ffn,
+        "shared_ffn_hidden_size": ffn * reader.whole("num_shared_experts", default=0),
+        "num_dense_layers": reader.whole("first_k_dense_replace", default=0),
+        **_groups(reader, "num_expert_group"),
+    }
+
+
+def granite_hybrid_experts(reader: ConfigReader) -> Experts | None:
+    """Granite 4: every layer routes, beside a shared expert; 0 experts are none."""
+    num_experts = reader.whole("num_local_experts")
+    if not num_experts:
+        return None
+    return _experts(
+        reader,
+        num_experts=num_experts,
+        ffn=reader.whole("intermediate_size"),
+        shared_ffn=reader.whole("shared_intermediate_size"),
+    )
+
+
+def _groups(reader: ConfigReader, key: str) -> Experts:
+    """Groups of experts, and how many of them serve a token; all if the file does not say."""
+    num_groups = reader.whole(key, default=1)
+    return {
         "num_groups": num_groups,
         "groups_per_token": reader.whole("topk_group", default=num_groups),
     }

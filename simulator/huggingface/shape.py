@@ -9,8 +9,8 @@ each training run (Megatron Core: `mtp_num_layers`), and most fine-tuning leaves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from pydantic import ValidationError
 
@@ -26,9 +26,18 @@ from simulator.huggingface.experts import (
     local_experts,
     qwen_experts,
 )
+from simulator.huggingface.family import (
+    Family,
+    all_heads,
+    deepseek_attention,
+    grouped_heads,
+    head_norm,
+    intermediate,
+    wide_norm,
+)
+from simulator.huggingface.hybrids import HYBRIDS, OTHER_HYBRIDS
 from simulator.huggingface.reader import LAYER_KEYS, Config, ConfigReader
 from simulator.huggingface.windows import (
-    Window,
     alternating_window,
     cohere_2_window,
     dots_window,
@@ -40,6 +49,7 @@ from simulator.huggingface.windows import (
 
 HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed", "d_model")
 HEAD_KEYS = ("num_attention_heads", "n_head", "n_heads")
+HEAD_DIM_KEYS = ("head_dim", "kv_channels", "attention_head_dim")
 MODULE_KEYS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
 """Keys for the modules of multi-token prediction published with the weights (DeepSeek-V3, GLM-4.5, ERNIE 4.5 and MiMo;
 MiniMax-M2; Qwen3.5)."""
@@ -79,17 +89,28 @@ def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
     reader = ConfigReader({**_LEFT_OUT.get(str(config.get("model_type")), {}), **config}, path)
     family = FAMILIES.get(reader.model_type)
     if family is None:
-        reader.report("model_type", f"must be one of the known families: {', '.join(FAMILIES)}")
+        reader.report("model_type", _unknown_rule(reader.model_type))
         raise InputError(reader.problems)
     numbers = _numbers(reader, family)
     if reader.problems:
         raise InputError(reader.problems)
     try:
         source = f"config.json ({reader.model_type}{_told_modules(reader)})"
-        named = {"name": name, "source": source, "is_gated": family.is_gated}
+        named = {
+            "name": name,
+            "source": source,
+            "is_gated": family.is_gated,
+            "has_output_gate": family.has_output_gate,
+        }
         return ModelShape.model_validate({**named, **numbers})
     except ValidationError as error:
         raise InputError(_problems(error, path)) from error
+
+
+def _unknown_rule(model_type: str) -> str:
+    if what := OTHER_HYBRIDS.get(model_type):
+        return f"has {what}, which cannot be described; hybrids that can be: {', '.join(HYBRIDS)}"
+    return f"must be one of the known families: {', '.join(FAMILIES)}"
 
 
 def _told_modules(reader: ConfigReader) -> str:
@@ -107,36 +128,6 @@ def language_part(config: Config) -> Config:
     return {**shared, **inner}
 
 
-Counts = dict[str, int]
-"""Fields of a domain type by name, not yet validated."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """Conventions of the files of one family."""
-
-    is_gated: bool = True
-    """Whether the feed-forward block has a gate."""
-    is_tied: bool = False
-    """Whether embeddings are tied if the file does not say."""
-    num_kv_heads: Callable[[ConfigReader], int | None]
-    """Returns the key-value heads; `None`: as many as attention heads."""
-    ffn_hidden_size: Callable[[ConfigReader], int | None]
-    """Returns the feed-forward size of the dense layers; `None`: four times the hidden size."""
-    num_positions: Callable[[ConfigReader], int] | None = None
-    """Returns the rows of a learned position embedding; left out where positions are not learned."""
-    experts: Callable[[ConfigReader], Counts] | None = None
-    """Returns the fields of `MixtureOfExperts`; left out for dense families."""
-    latent_attention: Callable[[ConfigReader], Counts] | None = None
-    """Returns the fields of `LatentAttention`; left out for ordinary or grouped-query attention."""
-    sliding_window: Callable[[ConfigReader], Window | None] | None = None
-    """Returns the fields of `SlidingWindow`, if the file has one; left out where tokens always see everything before them."""
-    parallel_block: Callable[[ConfigReader], ParallelBlock | None] | None = None
-    """Returns whether attention and feed-forward block read the same input; left out if they never do."""
-    qk_norm: Callable[[ConfigReader], QueryKeyNorm | None] | None = None
-    """Returns the norms of queries and keys; left out if there never are any."""
-
-
 def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
     """Returns the numeric fields of a `ModelShape`; problems are collected in the reader."""
     hidden, heads = reader.whole(*HIDDEN_KEYS), reader.whole(*HEAD_KEYS)
@@ -146,7 +137,7 @@ def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
         latent["rope_head_dim"] + latent["nope_head_dim"] if latent else _head_dim(reader, hidden, heads)
     )
     return {
-        "num_layers": reader.whole(*LAYER_KEYS),
+        "num_layers": family.num_layers(reader) if family.num_layers else reader.whole(*LAYER_KEYS),
         "hidden_size": hidden,
         "num_heads": heads,
         "num_kv_heads": heads if kv_heads is None else kv_heads,
@@ -157,6 +148,7 @@ def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
         "num_learned_positions": family.num_positions(reader) if family.num_positions else 0,
         "experts": family.experts(reader) if family.experts else None,
         "latent_attention": latent,
+        "linear_attention": family.linear_attention(reader) if family.linear_attention else None,
         "sliding_window": family.sliding_window(reader) if family.sliding_window else None,
         "parallel_block": family.parallel_block(reader) if family.parallel_block else None,
         "qk_norm": family.qk_norm(reader) if family.qk_norm else None,
@@ -164,20 +156,12 @@ def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
 
 
 def _head_dim(reader: ConfigReader, hidden: int, heads: int) -> int:
-    if reader.has("head_dim") or reader.has("kv_channels"):
-        return reader.whole("head_dim", "kv_channels")
+    if any(reader.has(key) for key in HEAD_DIM_KEYS):
+        return reader.whole(*HEAD_DIM_KEYS)
     if heads == 0 or hidden % heads:
         reader.report(HEAD_KEYS[0], f"must divide the hidden size ({hidden}); or give head_dim")
         return 1
     return hidden // heads
-
-
-def _all_heads(_: ConfigReader) -> None:
-    return None
-
-
-def _grouped_heads(reader: ConfigReader) -> int | None:
-    return reader.whole("num_key_value_heads") if reader.has("num_key_value_heads") else None
 
 
 def _dbrx_heads(reader: ConfigReader) -> int:
@@ -205,14 +189,6 @@ def _one_norm(_: ConfigReader) -> ParallelBlock:
     return "one_norm"
 
 
-def _head_norm(_: ConfigReader) -> QueryKeyNorm:
-    return "per_head"
-
-
-def _wide_norm(_: ConfigReader) -> QueryKeyNorm:
-    return "all_heads"
-
-
 def _chosen_head_norm(reader: ConfigReader) -> QueryKeyNorm | None:
     """GLM-4.5, where the file decides."""
     return "per_head" if reader.truth("use_qk_norm", default=False) else None
@@ -225,10 +201,6 @@ def _llama_4_norm(reader: ConfigReader) -> QueryKeyNorm | None:
 def _chosen_wide_norm(reader: ConfigReader) -> QueryKeyNorm | None:
     """Command R+: a row of weights for each head."""
     return "all_heads" if reader.truth("use_qk_norm", default=False) else None
-
-
-def _intermediate(reader: ConfigReader) -> int:
-    return reader.whole("intermediate_size")
 
 
 def _opt_ffn(reader: ConfigReader) -> int:
@@ -257,16 +229,6 @@ def _dbrx_ffn(reader: ConfigReader) -> int:
     return reader.part("ffn_config").whole("ffn_hidden_size")
 
 
-def _deepseek_attention(reader: ConfigReader) -> Counts:
-    return {
-        "query_rank": reader.whole("q_lora_rank", default=0),
-        "key_value_rank": reader.whole("kv_lora_rank"),
-        "rope_head_dim": reader.whole("qk_rope_head_dim"),
-        "nope_head_dim": reader.whole("qk_nope_head_dim"),
-        "value_head_dim": reader.whole("v_head_dim"),
-    }
-
-
 def _problems(error: ValidationError, path: str) -> list[Problem]:
     prefix = f"{path}." if path else ""
     return [
@@ -279,7 +241,7 @@ def _problems(error: ValidationError, path: str) -> list[Problem]:
     ]
 
 
-_LLAMA = Family(num_kv_heads=_grouped_heads, ffn_hidden_size=_intermediate)
+_LLAMA = Family(num_kv_heads=grouped_heads, ffn_hidden_size=intermediate)
 _MISTRAL = replace(_LLAMA, sliding_window=window_everywhere)
 _QWEN = replace(_LLAMA, sliding_window=qwen_window)
 _GEMMA = replace(_LLAMA, is_tied=True)
@@ -293,11 +255,11 @@ _LLAMA_4 = replace(
     qk_norm=_llama_4_norm,
 )
 _QWEN_MOE = replace(_QWEN, experts=qwen_experts)
-_OLMO = replace(_LLAMA, qk_norm=_wide_norm)
+_OLMO = replace(_LLAMA, qk_norm=wide_norm)
 _DEEPSEEK_MOE = replace(_LLAMA, experts=deepseek_experts)
-_DEEPSEEK = replace(_DEEPSEEK_MOE, num_kv_heads=_all_heads, latent_attention=_deepseek_attention)
+_DEEPSEEK = replace(_DEEPSEEK_MOE, num_kv_heads=all_heads, latent_attention=deepseek_attention)
 _GPT2 = Family(
-    num_kv_heads=_all_heads,
+    num_kv_heads=all_heads,
     ffn_hidden_size=_optional_ffn,
     is_gated=False,
     is_tied=True,
@@ -312,32 +274,32 @@ FAMILIES: Mapping[str, Family] = {
     "llama": _LLAMA,
     "mistral": _MISTRAL,
     "qwen2": _QWEN,
-    "qwen3": replace(_QWEN, qk_norm=_head_norm),
+    "qwen3": replace(_QWEN, qk_norm=head_norm),
     "olmo2": _OLMO,
     "olmo3": replace(_OLMO, sliding_window=cohere_2_window),
     "gemma": _GEMMA,
     "gemma2": replace(_GEMMA, sliding_window=alternating_window),
-    "gemma3_text": replace(_GEMMA, sliding_window=gemma_3_window, qk_norm=_head_norm),
+    "gemma3_text": replace(_GEMMA, sliding_window=gemma_3_window, qk_norm=head_norm),
     "mixtral": _MIXTRAL,
     "llama4_text": _LLAMA_4,
     "gpt_oss": replace(_MIXTRAL, experts=gpt_oss_experts, sliding_window=alternating_window),
     "grok-1": replace(_MIXTRAL, is_tied=True),
     "phimoe": _MIXTRAL,
     "granitemoe": replace(_LLAMA, experts=local_experts),
-    "minimax_m2": replace(_LLAMA, experts=local_experts, qk_norm=_wide_norm),
+    "minimax_m2": replace(_LLAMA, experts=local_experts, qk_norm=wide_norm),
     "olmoe": replace(_OLMO, experts=local_experts),
     "dbrx": Family(num_kv_heads=_dbrx_heads, ffn_hidden_size=_dbrx_ffn, experts=dbrx_experts),
     "qwen2_moe": _QWEN_MOE,
-    "qwen3_moe": replace(_QWEN_MOE, qk_norm=_head_norm),
+    "qwen3_moe": replace(_QWEN_MOE, qk_norm=head_norm),
     "deepseek": _DEEPSEEK_MOE,
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
     "kimi_k2": _DEEPSEEK,
-    "dots1": replace(_DEEPSEEK_MOE, qk_norm=_head_norm, sliding_window=dots_window),
+    "dots1": replace(_DEEPSEEK_MOE, qk_norm=head_norm, sliding_window=dots_window),
     "ernie4_5_moe": replace(_LLAMA, is_tied=True, experts=ernie_experts),
     "glm4_moe": replace(_DEEPSEEK_MOE, qk_norm=_chosen_head_norm),
     "nemotron": _PLAIN,
-    "gpt_neox": replace(_PLAIN, num_kv_heads=_all_heads, parallel_block=_neox_block),
+    "gpt_neox": replace(_PLAIN, num_kv_heads=all_heads, parallel_block=_neox_block),
     "gptj": _GPT_J,
     "codegen": _GPT_J,
     "phi": replace(_PLAIN, parallel_block=_one_norm),
@@ -347,5 +309,6 @@ FAMILIES: Mapping[str, Family] = {
     "bloom": _BLOOM,
     "opt": _OPT,
     "gpt2": _GPT2,
+    **HYBRIDS,
 }
 """Families by `model_type`, in reading order."""
