@@ -230,10 +230,15 @@ def _word(accelerator_name: str, quantity: str, path: str) -> str:
 
 @cache
 def _model_figures(name: str) -> tuple[Figure, ...]:
-    """Returns the figures of a shape with its computed and published parameter counts."""
+    """Returns the figures of a shape with its computed and published parameter counts.
+
+    Heads of linear attention are told from those of attention by `linear_`.
+    """
     entry, shape = model_document()[name], model(name)
     numbers = shape.model_dump(exclude={"name", "source"}, exclude_none=True)
     parts = [numbers.pop(name, {}) for name in ("experts", "latent_attention", "sliding_window")]
+    linear = numbers.pop("linear_attention", {})
+    parts.append({f"linear_{name}": value for name, value in linear.items()})
     flat = {name: value for part in (numbers, *parts) for name, value in part.items()}
     counts = {"num_parameters": shape.num_parameters, "num_active_parameters": shape.num_active_parameters}
     published = {quantity: entry[quantity] for quantity in _PUBLISHED if quantity in entry}
@@ -249,6 +254,7 @@ _PUBLISHED = (
     "published_parameters",
     "published_active_parameters",
     "published_active_parameters_without_embedding",
+    "published_active_parameters_without_embedding_and_output",
 )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from simulator import catalog
 from simulator.domain.linear_attention import LinearAttention
 from simulator.errors import InputError
 from simulator.huggingface.hybrids import HYBRIDS
@@ -132,6 +133,28 @@ def test_blocks_of_olmo_hybrid_have_the_weights_of_its_layers() -> None:
 )
 def test_blocks_with_a_state_are_those_of_the_file(config: Config, blocks: LinearAttention) -> None:
     assert shape_from_config(config, "a model").linear_attention == blocks
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (NEMOTRON_H_8B, "nemotron-h-8b"),
+        (NEMOTRON_H_47B, "nemotron-h-47b"),
+        (NEMOTRON_H_56B, "nemotron-h-56b"),
+        (NEMOTRON_NANO_9B, "nemotron-nano-9b-v2"),
+        (NEMOTRON_NANO_12B, "nemotron-nano-12b-v2"),
+        (NEMOTRON_3_NANO, "nemotron-3-nano-30b-a3b"),
+        (QWEN3_NEXT, "qwen3-next-80b-a3b"),
+        (QWEN3_5_35B, "qwen3.5-35b-a3b"),
+        (KIMI_LINEAR, "kimi-linear-48b-a3b"),
+        (BAMBA_9B, "bamba-9b"),
+        (GRANITE_4_TINY, "granite-4.0-h-tiny"),
+        (GRANITE_4_SMALL, "granite-4.0-h-small"),
+    ],
+)
+def test_a_config_gives_the_hybrid_that_the_catalogue_has(config: Config, name: str) -> None:
+    known = catalog.model(name)
+    assert shape_from_config(config, known.name).model_copy(update={"source": known.source}) == known
 
 
 def test_layers_of_nemotron_are_its_feed_forward_blocks() -> None:
