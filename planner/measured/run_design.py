@@ -16,6 +16,7 @@ from planner.measured.recomputation.fitting_modules import in_model
 from planner.measured.run_layout import RunLayout
 from planner.measured.software.run_software import RunSetting
 from planner.measured.unmodelled import remark_packing, remark_window
+from planner.measured.workload.hybrids import hybrid_cells
 from planner.measured.workload.predicted import cut_around_modules, num_mtp_layers
 from planner.measured.workload.sequences import (
     context_exchange,
@@ -75,6 +76,7 @@ def design_of(setting: RunSetting) -> RunDesign:
         **experts,
         "parallel_block": parallel_block(told, known),
         "qk_norm": qk_norm(told, known),
+        **hybrid_cells(known, shape["num_layers"]),
         **cut_cells,
         **layout.cells,
         **setting.node.cells,

@@ -47,13 +47,14 @@ def setting_of(written: Cells) -> RunSetting:
     _refuse_broken(cells)
     model, kind = told.name("model"), _kind_of(told)
     is_sequence_split = told_split(told)
+    known = known_shape(model, *(cells.count(size) for size in ("layers", "hidden", "heads")))
+    refuse_unlike_a_decoder(model, known)
     _refuse_other_work(told, model, kind)
     remark_chosen_tokens(told)
     accelerator = accelerator_of(told)
     node = _told_node(told, accelerator)
     precision = precision_of(told, accelerator)
     habits = _habits_on(told, accelerator, precision)
-    known = known_shape(model, *(cells.count(size) for size in ("layers", "hidden", "heads")))
     return RunSetting(
         told=told,
         habits=habits,
@@ -80,8 +81,7 @@ def _kind_of(told: Told) -> str:
 
 
 def _refuse_other_work(told: Told, model: str, kind: str) -> None:
-    """Refuses rows that are not a whole training step of a decoder, and rows that are marked."""
-    refuse_unlike_a_decoder(model)
+    """Refuses rows that are not a whole training step, and rows that are marked."""
     if _PARTLY_TRAINED.search(f"{kind} {model}"):
         raise CannotModelError(f"metric_kind {kind or model}: only steps of training")
     if not is_usable(told.text("usable")):

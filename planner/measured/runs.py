@@ -18,6 +18,7 @@ from typing import get_args
 import numpy as np
 
 from planner.measured.software.framework_habits import habits_of
+from planner.measured.workload.hybrids import PREFIX
 from simulator import catalog
 from simulator.domain.attention_span import SlidingWindow
 from simulator.domain.blocks import LatentAttention, MixtureOfExperts
@@ -25,6 +26,7 @@ from simulator.domain.calibration import Calibration
 from simulator.domain.documents import Documents
 from simulator.domain.hardware import Node, Site
 from simulator.domain.job import Job
+from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.model import ModelShape
 from simulator.domain.offer import Estimate, GpuRange, Offer
 from simulator.domain.plan import Plan, PlanTable
@@ -51,8 +53,11 @@ _OF_A_PLAN_ALONE = Plan.model_fields.keys() - {
     *(name for record in _OF_A_JOB for name in record.model_fields),
 }
 """Cells that do not affect a row's job (`job_of`)."""
+_OF_LINEAR_ATTENTION: Mapping[str, str] = {name: f"{PREFIX}{name}" for name in LinearAttention.model_fields}
+"""Names of cells by field."""
 DECIDING = {
     *("accelerator", "node", "fabric", "lora_rank", "lora_targets", "lora_all_to_all"),
+    *_OF_LINEAR_ATTENTION.values(),
     *(
         name
         for record in (Plan, *_OF_A_JOB)
@@ -320,7 +325,13 @@ def _network(row: Row) -> ModelShape:
         LatentAttention.model_validate(_filled(row, LatentAttention)) if row.get("key_value_rank") else None
     )
     window = _filled(row, SlidingWindow) if row.get("window_tokens") else None
-    parts = {"experts": experts, "latent_attention": latent, "sliding_window": window}
+    parts = {
+        "experts": experts,
+        "latent_attention": latent,
+        "sliding_window": window,
+        "linear_attention": {name: row[cell] for name, cell in _OF_LINEAR_ATTENTION.items() if row.get(cell)}
+        or None,
+    }
     return ModelShape.model_validate(
         _filled(row, ModelShape) | parts | {"name": row["model"], "source": "measured"}
     )

@@ -13,6 +13,7 @@ from planner.measured.software.offload import leaves_memory_open
 from planner.measured.software.zero_variants import keeps_as_zero_3
 from planner.measured.workload.adapters import keeps_frozen_weights
 from planner.measured.workload.sequences import splits_sequence, splits_sequence_only
+from simulator.domain.model import ModelShape
 from simulator.errors import InputError
 
 SPLIT_SEQUENCE = "sp"
@@ -43,16 +44,26 @@ _OF_ODD_LAYERS = re.compile(r"llama\b.*nemotron\b.*\b(super|ultra|(49|51|253)b)\
 """Networks found by architecture search: their layers differ, and some have no attention (arXiv 2411.19146)."""
 _CHOOSES_TOKENS = re.compile(r"deepseek-?v3\.2|\bdsv3\.2|\bglm-?5\b")
 """Networks whose attention sees only the tokens that an indexer selects."""
-_UNLIKE_A_DECODER = re.compile("|".join((*_WITH_STATES, _SPARSE, *_OTHER_NETWORKS)))
+_HAS_STATES = re.compile("|".join(_WITH_STATES))
+_UNLIKE_A_DECODER = re.compile("|".join((_SPARSE, *_OTHER_NETWORKS)))
 
 
-def refuse_unlike_a_decoder(model: str) -> None:
-    """Refuses networks whose layers are not those of a decoder-only transformer.
+def refuse_unlike_a_decoder(model: str, known: ModelShape | None = None) -> None:
+    """Refuses networks whose layers are not those of a decoder-only transformer, except hybrids of the catalogue.
+
+    Args:
+        model: its name.
+        known: the catalogue's model of that name and size.
 
     Raises:
         CannotModelError: the model's name is that of such a network, or of one whose layers differ from one another.
     """
     name = _joined(model)
+    if _HAS_STATES.search(name):
+        if known and known.linear_attention:
+            return
+        rule = "layers with a state are known only of the catalogue's models (`capplan catalog models`)"
+        raise CannotModelError(f"model {model}: {rule}")
     if _UNLIKE_A_DECODER.search(name):
         raise CannotModelError(f"model {model}: only decoder-only transformers are modelled")
     if _OF_ODD_LAYERS.search(name):

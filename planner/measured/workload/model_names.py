@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
+from planner.measured.cells.told import CannotModelError
+from planner.measured.workload.hybrids import counts_all_blocks, cut_down
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.domain.choices import QueryKeyNorm
@@ -37,6 +39,9 @@ _ALSO_CALLED: tuple[tuple[str, str], ...] = (
     (r"qwen3moe235b(?:a22b)?", "qwen3235ba22b"),
     (r"qwen3moe30b(?:a3b)?", "qwen330ba3b"),
     (r"llama1(?=\d+b)", "llama"),
+    (r"qwen3(?:coder)?next(?:80b)?(?:a3b)?(?![\d.]+b)", "qwen3next80ba3b"),
+    (r"kimilinear(?:48b)?(?:a3b)?(?![\d.]+b)", "kimilinear48ba3b"),
+    (r"nemotron3nano(?:30b)?(?:a3b)?(?![\d.]+b)", "nemotron3nano30ba3b"),
     (r"neox20b|gptneox$", "gptneox20b"),
     (r"nemotron(?=(15|340)b)", "nemotron4"),
     (r"dbrx(?!132b)", "dbrx132b"),
@@ -83,7 +88,7 @@ def known_shape(
     A publisher before the name is no part of it.
 
     Fewer layers are no other model: measured models are often cut down. Another number of parameters in the name is one:
-    `DeepSeek-V3 16B`. Sizes that are `None` are not given.
+    `DeepSeek-V3 16B`. Layers of a hybrid may count all of its blocks. Sizes that are `None` are not given.
     """
     plain = _usual(_plain(_bare(name)))
     alike = [known for spelling, known in _spellings().items() if plain.startswith(spelling)]
@@ -91,16 +96,25 @@ def known_shape(
         return None
     shape = catalog.model(alike[0])
     is_same = hidden_size in (None, shape.hidden_size) and num_heads in (None, shape.num_heads)
-    is_same &= _may_have_size(shape, num_layers, _bare(name))
-    return shape if is_same and (num_layers is None or num_layers <= shape.num_layers) else None
+    layers = None if counts_all_blocks(shape, num_layers) else num_layers
+    is_same &= layers is None or layers <= shape.num_layers
+    return shape if is_same and _may_have_size(shape, layers, _bare(name)) else None
 
 
 def _may_have_size(shape: ModelShape, num_layers: int | None, name: str) -> bool:
     """Returns whether a name gives no number of parameters or that of the model, of its active ones or of some layers."""
     sizes = [float(size) * _UNITS[unit] for size, unit in _SIZE.findall(name)]
-    cut = shape.model_copy(update={"num_layers": num_layers}) if num_layers else shape
-    known = (shape.num_parameters, shape.num_active_parameters, cut.num_parameters)
+    cut = _cut_parameters(shape, num_layers) if num_layers else ()
+    known = (shape.num_parameters, shape.num_active_parameters, *cut)
     return not sizes or any(math.isclose(size, one, rel_tol=SAME_SIZE) for size in sizes for one in known)
+
+
+def _cut_parameters(shape: ModelShape, num_layers: int) -> tuple[int, ...]:
+    """Returns the parameters of a model with fewer layers; nothing if it cannot have so many."""
+    try:
+        return (cut_down(shape, num_layers).num_parameters,)
+    except CannotModelError:
+        return ()
 
 
 def layers_in_name(name: str) -> int | None:

@@ -9,6 +9,7 @@ from planner.measured.cells import notes as measured_notes
 from planner.measured.cells.file import Cells, says_latent
 from planner.measured.cells.told import CannotModelError, Told
 from planner.measured.cells.words import affirmed, is_denied
+from planner.measured.workload.hybrids import counts_all_blocks
 from planner.measured.workload.model_names import (
     expert_layer_step,
     gates_blocks,
@@ -61,7 +62,7 @@ def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
     ffn = told.count("ffn_hidden", fields.get("ffn_hidden_size"), plain)
     is_gated = fields.get("is_gated", bool(told.cells.count("experts")) or _is_gated(told, ffn, plain))
     return {
-        "num_layers": told.count("layers", fields.get("num_layers")),
+        "num_layers": _num_layers(told, known),
         "hidden_size": hidden,
         "num_heads": heads,
         "num_kv_heads": told.count("kv_heads", fields.get("num_kv_heads"), heads),
@@ -71,6 +72,14 @@ def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
         "vocabulary_size": told.count("vocab", fields.get("vocabulary_size"), USUAL_VOCABULARY),
         "has_tied_embeddings": fields.get("has_tied_embeddings", ties_embeddings(told.name("model"))),
     }
+
+
+def _num_layers(told: Told, known: ModelShape | None) -> int:
+    """Returns the layers, of a hybrid its feed-forward blocks."""
+    if known and counts_all_blocks(known, told.cells.count("layers")):
+        told.remark("layers", f"counts the blocks of every kind, {known.num_layers} of them feed-forward")
+        return known.num_layers
+    return told.count("layers", known.num_layers if known else None)
 
 
 def with_layers_of_name(cells: Cells) -> Cells:

@@ -440,35 +440,54 @@ class TestModels:
 
 
 class TestOtherNetworks:
+    @pytest.mark.parametrize("model", ["DeepSeek V4", "RoBERTa", "UL2 20B", "Flan-T5", "DLRM-DCNv2"])
+    def test_they_are_left_out(self, model: str) -> None:
+        with pytest.raises(CannotModelError, match=f"model {model}: only decoder-only transformers"):
+            refuse_unlike_a_decoder(model)
+
     @pytest.mark.parametrize(
         "model",
         [
-            "Nemotron 3 Nano",
             "Nemotron-3-Super-120B-A12B",
-            "NVIDIA-Nemotron-Nano-9B-v2",
             "Nemotron5-H",
-            "Nemotron_H 47B",
             "Nemotron 5 hybrid 8B",
-            "DeepSeek V4",
-            "Qwen3-Next-80B-A3B",
+            "Nemotron-H 4B",
+            "Nemotron-3-Nano-4B",
+            "Kimi-Linear 16B",
             "Qwen3.5-397B",
-            "Kimi-Linear-48B",
             "MiniMax-01",
             "Falcon-H1-34B",
-            "Granite 4.0 H Small",
-            "Bamba-9B",
+            "Granite 4.0 H Micro",
             "RWKV-7",
             "Hunyuan-TurboS",
             "Samba-3.8B",
-            "RoBERTa",
-            "UL2 20B",
-            "Flan-T5",
-            "DLRM-DCNv2",
         ],
     )
-    def test_they_are_left_out(self, model: str) -> None:
-        with pytest.raises(CannotModelError, match="only decoder-only transformers"):
+    def test_those_with_a_state_are_left_out_unless_the_catalogue_has_them(self, model: str) -> None:
+        assert known_shape(model, None, None, None) is None
+        with pytest.raises(CannotModelError, match=f"model {model}: layers with a state are known only of"):
             refuse_unlike_a_decoder(model)
+
+    @pytest.mark.parametrize(
+        ("model", "name"),
+        [
+            ("Nemotron-H-56B", "nemotron-h-56b"),
+            ("Nemotron_H 47B", "nemotron-h-47b"),
+            ("NVIDIA-Nemotron-Nano-9B-v2", "nemotron-nano-9b-v2"),
+            ("Nemotron 3 Nano", "nemotron-3-nano-30b-a3b"),
+            ("nvidia/Nemotron-3-Nano-30B", "nemotron-3-nano-30b-a3b"),
+            ("Qwen3-Next-80B-A3B", "qwen3-next-80b-a3b"),
+            ("Qwen3-Coder-Next", "qwen3-next-80b-a3b"),
+            ("Qwen3.5-35B-A3B", "qwen3.5-35b-a3b"),
+            ("Kimi-Linear-48B", "kimi-linear-48b-a3b"),
+            ("Granite 4.0 H Small", "granite-4.0-h-small"),
+            ("Bamba-9B", "bamba-9b"),
+        ],
+    )
+    def test_hybrids_of_the_catalogue_are_taken(self, model: str, name: str) -> None:
+        known = known_shape(model, None, None, None)
+        assert known == catalog.model(name)
+        refuse_unlike_a_decoder(model, known)
 
     @pytest.mark.parametrize(
         "model", ["Llama-3.1-Nemotron-Ultra-253B", "nvidia/Llama-3_3-Nemotron-Super-49B-v1", "DeciLM-7B"]

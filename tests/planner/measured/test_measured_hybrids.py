@@ -1,0 +1,69 @@
+"""Are measured hybrids of the catalogue read with all of their blocks, and refused where these do not come out whole?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.measured.rows import Unmodelled
+from planner.measured.runs import Row, job_of, remarks_of
+from simulator import catalog
+from simulator.domain.model import ModelShape
+from tests.planner.measured_rows import RUN, the_row
+
+# A vocabulary that no framework pads, so that shapes can be compared whole.
+FRAMEWORK = {"framework": "torchtitan", "tp": 1, "pp": 1}
+
+
+def read(folder: Path, model: str, **cells: object) -> Row:
+    row = the_row(folder, {**RUN, **FRAMEWORK, "model": model, **cells})
+    assert not isinstance(row, Unmodelled), row.reason
+    return row
+
+
+def network(row: Row) -> ModelShape:
+    return job_of(row).workload.model
+
+
+@pytest.mark.parametrize(
+    "name", ["nemotron-h-8b", "nemotron-3-nano-30b-a3b", "qwen3-next-80b-a3b", "kimi-linear-48b-a3b"]
+)
+def test_a_hybrid_of_the_catalogue_has_the_blocks_that_it_has_there(tmp_path: Path, name: str) -> None:
+    known = catalog.model(name)
+    found = network(read(tmp_path, name))
+    assert found.model_copy(update={"name": known.name, "source": known.source}) == known
+
+
+def test_layers_that_count_every_block_are_those_of_the_model(tmp_path: Path) -> None:
+    # 24 of Mamba-2, 24 feed-forward and 4 of attention (arXiv 2504.03624, table 1)
+    row = read(tmp_path, "Nemotron-H-8B", layers=52)
+    assert network(row).num_layers == 24
+    assert "layers = '52': counts the blocks of every kind, 24 of them feed-forward" in remarks_of(row)
+    assert not remarks_of(read(tmp_path, "Nemotron-H-8B", layers=24))
+
+
+def test_a_cut_hybrid_keeps_the_share_of_its_blocks(tmp_path: Path) -> None:
+    found = network(read(tmp_path, "Qwen3-Next (8 layers)"))
+    assert found.linear_attention
+    assert (found.num_layers, found.linear_attention.num_blocks) == (8, 6)
+    assert found.linear_attention.num_attention_blocks == 2
+    assert found.linear_share == catalog.model("qwen3-next-80b-a3b").linear_share
+
+
+@pytest.mark.parametrize(
+    ("model", "layers", "step"),
+    [("Qwen3-Next-80B-A3B", 6, 4), ("Nemotron-H-8B", 10, 6), ("Kimi-Linear", 9, 27)],
+)
+def test_a_hybrid_whose_blocks_do_not_come_out_whole_is_left_out(
+    tmp_path: Path, model: str, layers: int, step: int
+) -> None:
+    row = the_row(tmp_path, {**RUN, **FRAMEWORK, "model": model, "layers": layers})
+    assert isinstance(row, Unmodelled)
+    assert f"can only be cut to multiples of {step} layers" in row.reason
+
+
+def test_a_hybrid_of_other_sizes_is_left_out(tmp_path: Path) -> None:
+    row = the_row(tmp_path, {**RUN, "model": "Nemotron-H-8B", "hidden": 8192, "layers": 54})
+    assert isinstance(row, Unmodelled)
+    assert row.reason.startswith("model Nemotron-H-8B: layers with a state are known only of the catalogue's")
