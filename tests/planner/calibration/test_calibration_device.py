@@ -375,6 +375,7 @@ def test_a_kernel_whose_number_format_is_not_said_is_in_16_bits(tmp_path: Path) 
         ("mistral-7b", False),  # sliding windows
         ("qwen3-8b", False),  # norms of queries and keys
         ("mixtral-8x7b", False),  # experts
+        ("bamba-9b", False),  # blocks with a state
         ("no-such-model", False),
     ],
 )
