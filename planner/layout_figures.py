@@ -9,6 +9,7 @@ import numpy as np
 from constraints.layout import LayoutRule
 from planner.text import human
 from simulator.domain.job import Job
+from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan, PlanTable
 from simulator.machine.offer_table import OfferTable
 
@@ -54,7 +55,7 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
     of_job: dict[str, Figures] = {
         "gpu_range": {f"{place}.min": offer.num_gpus.min, f"{place}.max": offer.num_gpus.max, **nodes},
         "whole_nodes": {"gpus_per_node": offer.node.num_accelerators},
-        "attention_heads": {"num_heads": model.num_heads, "num_kv_heads": model.num_kv_heads},
+        "attention_heads": _heads(model),
         "feed_forward": {"ffn_hidden_size": model.ffn_hidden_size},
         "layers": {"num_layers": model.num_layers},
         "recomputed_layers": {"num_layers": model.num_layers},
@@ -64,8 +65,7 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
         "sequence": {"sequence_length": workload.sequence_length},
         "context_exchange": {
             "context_exchange": workload.chosen_exchange,
-            "num_heads": model.num_heads,
-            "num_kv_heads": model.num_kv_heads,
+            **_heads(model),
         },
         "experts": {
             "num_experts": model.experts.num_experts if model.experts else 0,
@@ -80,6 +80,15 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
     }
     of_plan: Figures = {each: getattr(plan, each) for each in _PLAN_FIGURES[name]}
     return {each: figure for each, figure in of_plan.items() if figure is not None} | of_job.get(name, {})
+
+
+def _heads(model: ModelShape) -> Figures:
+    """The heads of attention, and of the blocks with a state in a hybrid."""
+    linear = model.linear_attention
+    of_states: Figures = {
+        f"linear_attention.{name}": getattr(linear, name) for name in ("num_heads", "num_key_heads") if linear
+    }
+    return {"num_heads": model.num_heads, "num_kv_heads": model.num_kv_heads, **of_states}
 
 
 _PLAN_FIGURES = {
