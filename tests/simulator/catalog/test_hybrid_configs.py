@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simulator import catalog
 from simulator.domain.linear_attention import LinearAttention
@@ -326,3 +328,25 @@ def test_other_hybrids_are_refused_with_those_that_are_known(model_type: str, wh
     known = ", ".join(HYBRIDS)
     with pytest.raises(InputError, match=f"model_type = '{model_type}': has .*{what}.*: {known}$"):
         shape_from_config(NEMOTRON_H_8B | {"model_type": model_type}, "strange")
+
+
+ALL = (NEMOTRON_3_NANO, QWEN3_NEXT, QWEN3_5_35B, KIMI_LINEAR, GRANITE_4_TINY, BAMBA_9B, OLMO_HYBRID)
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 10**20)
+    | st.floats()
+    | st.sampled_from(["", "8", "M", "M*-", [0], [1, "mamba"], [[]], {}, {"kda_layers": [1], "head_dim": 0}])
+)
+
+
+@given(
+    config=st.sampled_from(ALL),
+    changes=st.dictionaries(st.sampled_from(sorted({key for config in ALL for key in config})), VALUES),
+)
+def test_no_file_of_a_hybrid_raises_anything_but_an_input_error(config: Config, changes: Config) -> None:
+    try:
+        shape = shape_from_config({**config, **changes, "model_type": config["model_type"]}, "fuzzed")
+    except InputError:
+        return
+    assert shape.num_parameters > 0
