@@ -40,6 +40,8 @@ _ALSO_CALLED: tuple[tuple[str, str], ...] = (
     (r"qwen3moe30b(?:a3b)?", "qwen330ba3b"),
     (r"llama1(?=\d+b)", "llama"),
     (r"qwen3(?:coder)?next(?:80b)?(?:a3b)?(?![\d.]+b)", "qwen3next80ba3b"),
+    (r"qwen3\.535b(?!a)", "qwen3.535ba3b"),
+    (r"granite4(?=h(?:small|tiny))", "granite4.0"),
     (r"kimilinear(?:48b)?(?:a3b)?(?![\d.]+b)", "kimilinear48ba3b"),
     (r"nemotron3nano(?:30b)?(?:a3b)?(?![\d.]+b)", "nemotron3nano30ba3b"),
     (r"neox20b|gptneox$", "gptneox20b"),

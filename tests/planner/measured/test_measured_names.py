@@ -479,6 +479,8 @@ class TestOtherNetworks:
             ("Qwen3-Next-80B-A3B", "qwen3-next-80b-a3b"),
             ("Qwen3-Coder-Next", "qwen3-next-80b-a3b"),
             ("Qwen3.5-35B-A3B", "qwen3.5-35b-a3b"),
+            ("Qwen3.5 35B", "qwen3.5-35b-a3b"),
+            ("granite-4-h-tiny", "granite-4.0-h-tiny"),
             ("Kimi-Linear-48B", "kimi-linear-48b-a3b"),
             ("Granite 4.0 H Small", "granite-4.0-h-small"),
             ("Bamba-9B", "bamba-9b"),
