@@ -152,7 +152,7 @@ def _kimi_blocks(reader: ConfigReader) -> Blocks:
     )
     reader.require("attn_res_block_size", 0, "attention over the results of earlier blocks")
     part = reader.part("linear_attn_config")
-    if not part.config:
+    if not isinstance(reader.config.get("linear_attn_config"), Mapping):
         return {}
     part.require("use_full_rank_gate", expected=False, meaning="decays and gates of full rank")
     num_layers = reader.whole(*LAYER_KEYS)

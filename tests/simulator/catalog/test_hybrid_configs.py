@@ -314,6 +314,15 @@ def test_what_a_shape_cannot_express_is_refused_in_a_sentence(config: Config, me
     assert len(caught.value.problems) == 1
 
 
+def test_keys_that_a_part_of_a_file_lacks_are_named_with_their_place() -> None:
+    with pytest.raises(InputError) as caught:
+        shape_from_config(KIMI_LINEAR | {"linear_attn_config": {}}, "broken")
+    keys = ("kda_layers", "full_attn_layers", "num_heads", "head_dim", "short_conv_kernel_size")
+    assert {f"linear_attn_config.{key}" for key in keys} == {
+        problem.path for problem in caught.value.problems
+    }
+
+
 @pytest.mark.parametrize(
     ("model_type", "what"),
     [
