@@ -120,8 +120,9 @@ class LinearAttention(Record):
                 return convolution + 3 * self.num_heads + self.value_width
             case "gated-delta-net":
                 return convolution + 2 * self.num_heads + self.head_dim
-            case "kimi-delta":  # a bias for each decay and each gate
-                return convolution + self.num_heads + self.raised_width + self.head_dim
+            case "kimi-delta":  # a bias for each decay
+                decays = self.num_heads * self.key_head_dim
+                return convolution + self.num_heads + decays + self.head_dim
 
     def scan_flop_per_token(self) -> float:
         """Returns the operations of one block forward that are not products with weights, as Megatron-LM counts them.

@@ -97,8 +97,7 @@ def deepseek_experts(reader: ConfigReader) -> Experts:
 
 
 def nemotron_h_experts(reader: ConfigReader, *, num_dense_layers: int) -> Experts:
-    """Nemotron 3: the shared expert has a width of its own; experts on a latent of the tokens are refused."""
-    reader.require("moe_latent_size", 0, "experts on a latent of another size than hidden_size")
+    """Nemotron 3: the shared expert has a width of its own; experts of Super and Ultra read a latent of the tokens."""
     reader.require("n_shared_experts", 1, "another number of shared experts beside their width")
     experts = _experts(
         reader,
@@ -107,7 +106,11 @@ def nemotron_h_experts(reader: ConfigReader, *, num_dense_layers: int) -> Expert
         shared_ffn=reader.whole("moe_shared_expert_intermediate_size"),
         num_dense_layers=num_dense_layers,
     )
-    return {**experts, **_groups(reader, "n_group")}
+    return {
+        **experts,
+        "latent_size": reader.whole("moe_latent_size", default=0),
+        **_groups(reader, "n_group"),
+    }
 
 
 def kimi_linear_experts(reader: ConfigReader) -> Experts:

@@ -76,6 +76,21 @@ NEMOTRON_3_NANO: dict[str, Any] = {
     "num_key_value_heads": 2,
     "topk_group": 1,
 }
+NEMOTRON_3_SUPER: dict[str, Any] = {
+    **NEMOTRON_3_NANO,
+    "hidden_size": 4096,
+    "hybrid_override_pattern": (
+        "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME"
+    ),
+    "intermediate_size": 2688,
+    "mamba_num_heads": 128,
+    "moe_intermediate_size": 2688,
+    "moe_latent_size": 1024,
+    "moe_shared_expert_intermediate_size": 5376,
+    "n_routed_experts": 512,
+    "num_experts_per_tok": 22,
+    "num_hidden_layers": 88,
+}
 QWEN3_NEXT: dict[str, Any] = {
     "model_type": "qwen3_next",
     "decoder_sparse_step": 1,

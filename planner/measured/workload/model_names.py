@@ -44,6 +44,8 @@ _ALSO_CALLED: tuple[tuple[str, str], ...] = (
     (r"granite4(?=h(?:small|tiny))", "granite4.0"),
     (r"kimilinear(?:48b)?(?:a3b)?(?![\d.]+b)", "kimilinear48ba3b"),
     (r"nemotron3nano(?:30b)?(?:a3b)?(?![\d.]+b)", "nemotron3nano30ba3b"),
+    (r"nemotron3super(?:120b)?(?:a12b)?(?![\d.]+b)", "nemotron3super120ba12b"),
+    (r"nemotron3ultra(?:550b)?(?:a55b)?(?![\d.]+b)", "nemotron3ultra550ba55b"),
     (r"neox20b|gptneox$", "gptneox20b"),
     (r"nemotron(?=(15|340)b)", "nemotron4"),
     (r"dbrx(?!132b)", "dbrx132b"),

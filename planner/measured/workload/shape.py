@@ -24,7 +24,7 @@ from simulator.domain.model import ModelShape
 USUAL_VOCABULARY = 51_200
 """GPT-2's vocabulary, padded as Megatron-LM pads it."""
 USUAL_HEAD_DIM = 128
-_OF_KNOWN_EXPERTS = "num_groups", "groups_per_token", "has_biases"
+_OF_KNOWN_EXPERTS = "num_groups", "groups_per_token", "has_biases", "latent_size"
 """Fields of experts for which rows have no columns."""
 MOST_SHARED_EXPERTS = 8
 """Up to this, what stands for the width of shared experts is their number."""

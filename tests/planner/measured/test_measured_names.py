@@ -448,7 +448,7 @@ class TestOtherNetworks:
     @pytest.mark.parametrize(
         "model",
         [
-            "Nemotron-3-Super-120B-A12B",
+            "Nemotron-3-Super-49B",
             "Nemotron5-H",
             "Nemotron 5 hybrid 8B",
             "Nemotron-H 4B",
@@ -476,6 +476,9 @@ class TestOtherNetworks:
             ("NVIDIA-Nemotron-Nano-9B-v2", "nemotron-nano-9b-v2"),
             ("Nemotron 3 Nano", "nemotron-3-nano-30b-a3b"),
             ("nvidia/Nemotron-3-Nano-30B", "nemotron-3-nano-30b-a3b"),
+            ("NVIDIA-Nemotron-3-Super-120B-A12B-BF16", "nemotron-3-super-120b-a12b"),
+            ("Nemotron 3 Super", "nemotron-3-super-120b-a12b"),
+            ("Nemotron_3_Ultra", "nemotron-3-ultra-550b-a55b"),
             ("Qwen3-Next-80B-A3B", "qwen3-next-80b-a3b"),
             ("Qwen3-Coder-Next", "qwen3-next-80b-a3b"),
             ("Qwen3.5-35B-A3B", "qwen3.5-35b-a3b"),

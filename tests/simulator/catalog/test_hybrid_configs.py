@@ -19,6 +19,7 @@ from tests.simulator.published_hybrids import (
     GRANITE_4_TINY,
     KIMI_LINEAR,
     NEMOTRON_3_NANO,
+    NEMOTRON_3_SUPER,
     NEMOTRON_H_8B,
     NEMOTRON_H_47B,
     NEMOTRON_H_56B,
@@ -146,6 +147,7 @@ def test_blocks_with_a_state_are_those_of_the_file(config: Config, blocks: Linea
         (NEMOTRON_NANO_9B, "nemotron-nano-9b-v2"),
         (NEMOTRON_NANO_12B, "nemotron-nano-12b-v2"),
         (NEMOTRON_3_NANO, "nemotron-3-nano-30b-a3b"),
+        (NEMOTRON_3_SUPER, "nemotron-3-super-120b-a12b"),
         (QWEN3_NEXT, "qwen3-next-80b-a3b"),
         (QWEN3_5_35B, "qwen3.5-35b-a3b"),
         (KIMI_LINEAR, "kimi-linear-48b-a3b"),
@@ -259,10 +261,7 @@ def test_a_width_of_heads_that_granite_leaves_open_follows_from_the_others() -> 
             NEMOTRON_H_8B | {"mamba_num_heads": 0},
             r"linear_attention.num_heads = 0: Input should be greater than 0",
         ),
-        (
-            NEMOTRON_3_NANO | {"moe_latent_size": 1024},  # Nemotron 3 Super
-            "moe_latent_size = 1024: must be 0: experts on a latent of another size than hidden_size cannot be described$",
-        ),
+        (NEMOTRON_3_NANO | {"moe_latent_size": -1}, "moe_latent_size = -1: must be a whole number"),
         (NEMOTRON_3_NANO | {"n_shared_experts": 2}, "n_shared_experts = 2: must be 1"),
         (
             NEMOTRON_3_NANO | {"hybrid_override_pattern": "ME" * 25 + "M-"},

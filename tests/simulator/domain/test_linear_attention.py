@@ -60,8 +60,8 @@ class TestParameters:
         values, rank = 32 * 128, 128
         to_heads, low = 3 * values + 32, 2 * (2304 * rank + rank * values)
         assert linear.matrix_parameters(2304) == 2304 * to_heads + low + values * 2304
-        # convolutions of queries, keys and values; A; biases of decays and gates; the norm of a head
-        assert linear.other_parameters() == 4 * 3 * values + 32 + values + values + 128
+        # convolutions of queries, keys and values; A; biases of decays; the norm of a head
+        assert linear.other_parameters() == 4 * 3 * values + 32 + values + 128
 
     def test_a_gate_of_the_core_is_as_wide_as_its_output(self) -> None:
         plain = changed(gpt(), has_output_gate=False)
