@@ -132,6 +132,13 @@ JOBS = {
         "workload.recompute_modules=[core_attn,moe_act]",
         "workload.checks_gradients=false",
     ),
+    "qwen3-30b-a3b, 64 h100-sxm5-80gb, 4096, 256": (
+        "workload.model={name: latents, num_layers: 24, hidden_size: 2048, num_heads: 16, num_kv_heads: 2, head_dim: 128, "
+        "ffn_hidden_size: 6144, is_gated: true, vocabulary_size: 151936, has_output_gate: true, qk_norm: per_head, "
+        "experts: {num_experts: 128, experts_per_token: 8, expert_ffn_hidden_size: 768, shared_ffn_hidden_size: 768, "
+        "latent_size: 512}}",
+        "workload.precisions=[bf16,fp8]",
+    ),
     "llama-2-70b, 128 h100-sxm5-80gb, 4096, 512": (
         "workload.divides_gradients=false",
         "workload.bucket_weights=2e8",

@@ -97,6 +97,8 @@ def expert_arguments(workload: Workload, plan: Plan) -> Iterator[LaunchArgument]
     if experts.experts_per_token == 1:
         yield argument("moe-router-pre-softmax")
     yield argument("moe-ffn-hidden-size", experts.expert_ffn_hidden_size)
+    if experts.latent_size:
+        yield argument("moe-latent-size", experts.latent_size)
     if experts.num_dense_layers or experts.layer_step > 1:
         yield argument("moe-layer-freq", _layers_with_experts(workload.model))
     if experts.shared_ffn_hidden_size:

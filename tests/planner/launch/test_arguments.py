@@ -402,6 +402,15 @@ def test_experts_have_the_biases_of_the_model_and_the_kernels_that_take_them(
     assert {name: found.get(name) for name in expected} == expected
 
 
+def test_gates_of_attention_and_latents_of_experts_become_arguments() -> None:
+    shape = model("mixtral-8x7b").model_dump(mode="json")
+    network = {**shape, "has_output_gate": True, "experts": {**shape["experts"], "latent_size": 1024}}
+    found = values(job_with(workload={"model": network}), {"tp": 2, "dp": 16, "ep": 4})
+    assert (found["--attention-output-gate"], found["--moe-latent-size"]) == ("", "1024")
+    plain = values(job_with(workload={"model": "mixtral-8x7b"}), {"tp": 2, "dp": 16, "ep": 4})
+    assert {"--attention-output-gate", "--moe-latent-size"}.isdisjoint(plain)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
