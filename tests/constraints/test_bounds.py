@@ -82,6 +82,21 @@ JOBS: Mapping[str, Job] = {
         workload={"model": "deepseek-v2-lite", "precisions": ["bf16", "fp8"]},
         search=KNOBS,
     ),
+    "hybrid, experts that read a latent": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        workload={
+            "model": "nemotron-3-super-120b-a12b",
+            "precisions": ["bf16", "fp8"],
+            "global_batch_size": 96,
+            "context_exchange": "all_to_all",
+        },
+        search=KNOBS,
+    ),
+    "hybrid with gates, long sequences": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        workload={"model": "qwen3.5-35b-a3b", "sequence_length": 65_536, "global_batch_size": 16},
+        search=KNOBS,
+    ),
     "limits to be kept surely": job_with(
         {**H100_RENTED, "num_gpus": WIDE},
         search=KNOBS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from simulator.domain.choices import RecomputeModule
@@ -140,6 +140,7 @@ def test_shards_wait_no_longer_on_scale_up_links_where_cards_are_faster(
 def test_blocks_side_by_side_never_make_a_step_longer_nor_keep_more(
     workload: Workload, plan: Plan, block: str, modules: set[RecomputeModule], choices: dict[str, bool]
 ) -> None:
+    assume(workload.model.linear_attention is None)
     parts = Parts.of(workload.model)
     again = tuple(sorted(module for module in modules if not parts.reason_against(module))) or CORE
     # What hides the exchange may not be computed again.

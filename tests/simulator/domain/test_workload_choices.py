@@ -39,14 +39,20 @@ DOCUMENTS = st.none() | st.builds(
 ADAPTERS = Lora(rank=16, targets=ATTENTION_PRODUCTS)
 
 
+HYBRID_MODELS = ("nemotron-3-super-120b-a12b", "kimi-linear-48b-a3b", "qwen3.5-35b-a3b")
+
+
 @st.composite
 def workloads(draw: st.DrawFn) -> Workload:
-    model = draw(st.sampled_from(["llama-3.1-8b", "mixtral-8x7b", "deepseek-v2-lite"]))
-    can_adapt = model != "deepseek-v2-lite"  # adapters of latent attention are refused
+    model = draw(st.sampled_from(["llama-3.1-8b", "mixtral-8x7b", "deepseek-v2-lite", *HYBRID_MODELS]))
+    has_latents, is_hybrid = model in ("deepseek-v2-lite", "kimi-linear-48b-a3b"), model in HYBRID_MODELS
+    can_adapt = not has_latents and not is_hybrid  # adapters of latent and linear attention are refused
     exchanges = get_args(ContextExchange)
     shared = draw(st.booleans())
-    block = draw(st.sampled_from([None, "one_norm", "two_norms"]))
-    norm = draw(st.sampled_from([None, "per_head"])) if can_adapt else None  # latents have norms of their own
+    block = None if is_hybrid else draw(st.sampled_from([None, "one_norm", "two_norms"]))
+    norm = (
+        None if has_latents else draw(st.sampled_from([None, "per_head"]))
+    )  # latents have norms of their own
     return Workload(
         model=windowed(catalog.model(model), draw(WINDOWS)).model_copy(
             update={"parallel_block": block, "qk_norm": norm}

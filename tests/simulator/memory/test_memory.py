@@ -400,6 +400,8 @@ class TestStages:
             ("deepseek-v3", plan_of(pipeline=16, expert=64, data=128)),
             ("deepseek-v3", plan_of(pipeline=40, expert=8, data=8, zero=3)),
             ("gpt3-175b", plan_of(tensor=8, pipeline=8, virtual=6, data=2, recompute=Recompute.SELECTIVE)),
+            ("nemotron-3-super-120b-a12b", plan_of(tensor=2, pipeline=5, virtual=2, expert=8, data=8)),
+            ("qwen3-next-80b-a3b", plan_of(pipeline=7, expert=16, data=16, recompute=Recompute.FULL)),
         ],
     )
     def test_no_other_stage_needs_more_than_the_one_that_is_reported(self, name: str, plan: Plan) -> None:
@@ -453,7 +455,7 @@ class TestStages:
 
 
 @given(
-    name=st.sampled_from(["llama-3.1-8b", "deepseek-v2-lite"]),
+    name=st.sampled_from(["llama-3.1-8b", "deepseek-v2-lite", "nemotron-3-nano-30b-a3b"]),
     degrees=st.fixed_dictionaries(
         {
             "tensor": st.sampled_from([1, 2, 4]),

@@ -60,6 +60,11 @@ DESIGNS = {
         plan_of(tensor=4, expert=8, data=16, recompute=Recompute.SELECTIVE),
     ),
     "deepseek-v3": (plan_of(pipeline=9, expert=64, data=64), plan_of(tensor=2, expert=16, data=64, zero=3)),
+    "nemotron-3-super-120b-a12b": (
+        plan_of(tensor=2, pipeline=4, expert=8, data=16),
+        plan_of(context=4, expert=64, data=32, zero=3, recompute=Recompute.FULL),
+    ),
+    "kimi-linear-48b-a3b": (plan_of(tensor=4, pipeline=3, expert=8, data=8, recompute=Recompute.SELECTIVE),),
 }
 
 
