@@ -10,7 +10,6 @@ import pytest
 from constraints.lattice import enumerate_layouts
 from constraints.layout_model import all_degrees, conflicting_rules, nearest_layout
 from simulator.domain.job import Job
-from tests.simulator.builders import changed
 from tests.simulator.hybrids import small_hybrid
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
@@ -19,8 +18,7 @@ WINDOWS = {"model": "mistral-7b", "context_exchange": "ring"}
 SEVERAL = {"pipeline_parallel": [2, 3, 4, 8, 12], "tensor_parallel": [1, 2], "context_parallel": [1]}
 B200_RENTED = {**H100_RENTED, "accelerator": "b200-sxm-180gb"}
 SCALED_BY_BLOCK = {"precisions": ["fp8"], "fp8_recipe": "mxfp8"}
-TWO_GROUPS = changed(small_hybrid(4, 4).linear_attention, num_key_heads=2)
-LINEAR = {"model": changed(small_hybrid(4, 4), linear_attention=TWO_GROUPS), "sequence_length": 49_152}
+LINEAR = {"model": small_hybrid(4, 4, num_key_heads=2), "sequence_length": 49_152}
 FEW = {"pipeline_parallel": [1, 2], "context_parallel": [1]}
 
 

@@ -22,7 +22,7 @@ HYBRIDS = {
 }
 
 
-def small_hybrid(num_attention_blocks: int, num_blocks: int) -> ModelShape:
+def small_hybrid(num_attention_blocks: int, num_blocks: int, *, num_key_heads: int = 8) -> ModelShape:
     """Returns a dense model of 8 layers with so many blocks that attend, and blocks with Mamba-2."""
     linear = LinearAttention(
         kind="mamba-2",
@@ -30,7 +30,7 @@ def small_hybrid(num_attention_blocks: int, num_blocks: int) -> ModelShape:
         num_attention_blocks=num_attention_blocks,
         num_heads=64,
         head_dim=64,
-        num_key_heads=8,
+        num_key_heads=num_key_heads,
         key_head_dim=128,
     )
     return changed(gpt(num_layers=8), linear_attention=linear)
