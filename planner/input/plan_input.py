@@ -18,7 +18,7 @@ from planner.input.given import check_job
 from planner.input.number_text import way_out
 from planner.input.plain import plain_copy
 from planner.input.problems import Findings, nearest
-from planner.input.yaml_text import FILE_SUFFIXES, parse_value, read_document
+from planner.input.yaml_text import FILE_SUFFIXES, MAX_FILE_BYTES, parse_value, read_document
 from simulator.argument_names import Argument
 from simulator.domain.job import Job
 from simulator.domain.plan import CHOICES, FLOAT_COLUMNS, Plan
@@ -40,6 +40,8 @@ SHORT_FORMS = {
     "spares": "num_spare_nodes",
     "cap": "power_cap_fraction",
 }
+LARGEST_ANSWER_BYTES = 100_000_000
+"""Largest file of an answer whose plan is taken; one with 240 designs on its front has 1.5 MB."""
 LARGEST_COUNT = 10_000_000
 """Largest count of a plan: a hundred times the largest existing cluster."""
 
@@ -102,7 +104,9 @@ def _is_file(text: str) -> bool:
 
 def _from_file(path: Path) -> dict[str, object]:
     try:
-        document = read_document(path)
+        is_json = path.suffix.lower() == ".json"
+        most_bytes = LARGEST_ANSWER_BYTES if is_json else MAX_FILE_BYTES
+        document = read_document(path, most_bytes=most_bytes, kind="a plan" + " or an answer" * is_json)
     except InputError as error:
         if any(problem.rule.startswith("is empty") for problem in error.problems):
             raise refusal(path, _EMPTY) from None

@@ -34,18 +34,24 @@ JOB_FIELDS = "workload, offers and site"
 """The least that a job must contain."""
 
 
-def read_document(path: Path, *, least: str = JOB_FIELDS) -> object:
+def read_document(
+    path: Path, *, least: str = JOB_FIELDS, most_bytes: int = MAX_FILE_BYTES, kind: str = "a job file"
+) -> object:
     """Returns the values in a file: TOML by its suffix, JSON or YAML by its content.
 
     Args:
         path: the file.
         least: the fields that the error for an empty file asks for.
+        most_bytes: its largest size; above `MAX_FILE_BYTES` it must be JSON, which is read much faster than YAML.
+        kind: what a larger file is not.
 
     Raises:
         InputError: the file cannot be read, is too large, is not UTF-8 text, is empty or breaks the syntax.
     """
     source = str(path)
-    text = _text(bytes_of_small_file(path, MAX_FILE_BYTES, "a job file"), source)
+    text = _text(bytes_of_small_file(path, most_bytes, kind), source)
+    if len(text) > MAX_FILE_BYTES:
+        return _parse_json(text, source)
     if path.suffix.lower() == ".toml":
         return _parse_toml(text, source, least)
     return parse_text(text, source=source, least=least)

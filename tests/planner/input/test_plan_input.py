@@ -9,7 +9,9 @@ import pytest
 
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
+from planner.input import plan_input
 from planner.input.plan_input import plan_of, plan_text, read_plan
+from planner.input.yaml_text import MAX_FILE_BYTES
 from simulator.domain.plan import Plan
 from simulator.errors import InputError
 from tests.planner.simulated import AS_IT_WAS_RUN, BLOOM, LLAMA, answer
@@ -139,6 +141,24 @@ def test_the_plan_of_an_answer_is_that_of_its_design(tmp_path: Path) -> None:
     for fields in ({"recommendation": {"plan": plan}, "warnings": []}, {"plan": plan, "is_feasible": True}):
         file.write_text(json.dumps({"capplan_version": "1", **fields}), encoding="utf-8")
         assert read_plan(str(file)) == plan
+
+
+def test_the_plan_of_an_answer_with_a_long_front_is_taken_and_larger_files_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = {"capplan_version": "1", "recommendation": {"plan": {"tp": 4}}, "front": "x" * MAX_FILE_BYTES}
+    file = tmp_path / "answer.json"
+    file.write_text(json.dumps(answered), encoding="utf-8")
+    assert read_plan(str(file)) == {"tp": 4}
+    file.write_text("[1]\n" + "#" * MAX_FILE_BYTES, encoding="utf-8")  # YAML of this size takes long to read
+    with pytest.raises(InputError, match="not valid JSON"):
+        read_plan(str(file))
+    monkeypatch.setattr(plan_input, "LARGEST_ANSWER_BYTES", MAX_FILE_BYTES)
+    with pytest.raises(InputError, match="larger than 1,000,000 bytes, so it is not a plan or an answer"):
+        read_plan(str(file))
+    other = file.rename(tmp_path / "plan.yaml")
+    with pytest.raises(InputError, match=r"larger than 1,000,000 bytes, so it is not a plan$"):
+        read_plan(str(other))
 
 
 @pytest.mark.parametrize("fields", [{"recommendation": None}, {"plan": None}, {"spaces": []}])
