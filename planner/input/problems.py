@@ -85,7 +85,11 @@ class Findings:
 
     def add(self, location: Location, value: object, rule: str) -> None:
         """Reports a broken rule; later findings at the same place or below it are not repeated."""
-        self._append(self._as_written(location), shown(value), rule)
+        self.add_told(location, shown(value), rule)
+
+    def add_told(self, location: Location, value: str, rule: str) -> None:
+        """The same for a value that is in words already."""
+        self._append(self._as_written(location), value, rule)
         self._with_refused_field.add(location[:-1])
         self.hide(location)
 

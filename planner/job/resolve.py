@@ -11,7 +11,7 @@ from pathlib import Path
 from planner.calibration.file import load_calibration
 from planner.input.number_text import way_out
 from planner.input.plain import plain_copy
-from planner.input.problems import Findings, nearest
+from planner.input.problems import Findings, nearest, shown
 from planner.input.schema import DEFAULT_PRESET, Location
 from planner.input.yaml_text import read_document
 from planner.job.batch_size import whole_sequences
@@ -125,8 +125,9 @@ def _shape(config: Mapping[str, object], name: str, location: Location, findings
         shape = shape_from_config(config, name)
     except InputError as error:
         for problem in error.problems:
-            key = problem.path.removeprefix(f"{LANGUAGE_KEY}.")
-            findings.add((*location, problem.path), language_part(config).get(key), problem.rule)
+            value = language_part(config).get(problem.path.removeprefix(f"{LANGUAGE_KEY}."))
+            told = problem.value if value is None else shown(value)
+            findings.add_told((*location, *filter(None, [problem.path])), told, problem.rule)
         findings.hide(location[:-1])
         return None
     findings.rename(location[:-1], location)

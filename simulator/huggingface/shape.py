@@ -68,6 +68,12 @@ _LEFT_OUT: Mapping[str, Config] = {
     }
 }
 """Keys that published files of a family omit where they equal the defaults of transformers (`Gemma3TextConfig`)."""
+_WORDS: Mapping[str, str] = {
+    "Input should be": "must be",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+}
+"""Words of pydantic, and ours."""
 DEFAULT_FFN_RATIO = 4
 """Feed-forward size over hidden size in families whose files do not state it."""
 
@@ -230,15 +236,23 @@ def _dbrx_ffn(reader: ConfigReader) -> int:
 
 
 def _problems(error: ValidationError, path: str) -> list[Problem]:
+    """Returns what breaks rules of the shape; a rule about several fields names their values itself."""
     prefix = f"{path}." if path else ""
     return [
         Problem(
             path=prefix + ".".join(str(step) for step in detail["loc"]) if detail["loc"] else path,
-            value=repr(detail["input"])[:60] if detail["loc"] else "",
-            rule=detail["msg"].removeprefix("Value error, "),
+            value="" if detail["type"] == "value_error" else repr(detail["input"])[:60],
+            rule=_in_our_words(detail["msg"].removeprefix("Value error, ")),
         )
         for detail in error.errors(include_url=False)
     ]
+
+
+def _in_our_words(rule: str) -> str:
+    """Returns a rule of pydantic as those of other files are written."""
+    for written, meant in _WORDS.items():
+        rule = rule.replace(written, meant)
+    return rule
 
 
 _LLAMA = Family(num_kv_heads=grouped_heads, ffn_hidden_size=intermediate)

@@ -26,6 +26,8 @@ CONFIG = {
     "tie_word_embeddings": False,
 }
 
+MIXTRAL = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+
 
 def test_a_model_may_come_from_a_config_file_beside_the_job(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
@@ -46,10 +48,21 @@ def test_a_model_may_come_from_a_config_file_beside_the_job(tmp_path: Path) -> N
         ("[1, 2]", r"workload\.model\.config = 'config\.json': must name a file that holds one mapping"),
         ("{", r"workload\.model\.config = 'config\.json': .*line 1"),
         (json.dumps({**CONFIG, "hidden_size": float("nan")}), r"workload\.model\.config\.hidden_size = nan"),
-        (json.dumps({**CONFIG, "vocab_size": 10**250}), r"workload\.model\.config\.vocab"),
+        (
+            json.dumps({**CONFIG, "vocab_size": 10**250}),
+            r"workload\.model\.config\.vocabulary_size = 10+: must be at most 10000000$",
+        ),
+        (
+            json.dumps({**CONFIG, "num_hidden_layers": 0}),
+            r"workload\.model\.config\.num_layers = 0: must be greater than 0$",
+        ),
         (
             json.dumps({**CONFIG, "num_key_value_heads": 5}),
-            r"num_kv_heads \(5\) must divide num_heads \(32\)",
+            r"workload\.model\.config: num_kv_heads \(5\) must divide num_heads \(32\)$",
+        ),
+        (
+            json.dumps({**CONFIG, **MIXTRAL, "num_experts_per_tok": 9}),
+            r"workload\.model\.config\.experts: experts_per_token \(9\) must not exceed num_experts \(8\)$",
         ),
     ],
 )

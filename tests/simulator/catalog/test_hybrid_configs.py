@@ -259,7 +259,7 @@ def test_a_width_of_heads_that_granite_leaves_open_follows_from_the_others() -> 
         (NEMOTRON_H_8B | {"n_groups": 3}, r"num_key_heads \(3\) must divide num_heads \(128\)"),
         (
             NEMOTRON_H_8B | {"mamba_num_heads": 0},
-            r"linear_attention.num_heads = 0: Input should be greater than 0",
+            r"linear_attention.num_heads = 0: must be greater than 0",
         ),
         (NEMOTRON_3_NANO | {"moe_latent_size": -1}, "moe_latent_size = -1: must be a whole number"),
         (NEMOTRON_3_NANO | {"n_shared_experts": 2}, "n_shared_experts = 2: must be 1"),
