@@ -65,8 +65,8 @@ class PlanExplanation(Record):
     checks: tuple[Check, ...]
     """One for every constraint, in the order of `capplan explain`."""
     ways_out: tuple[OtherChoice, ...] = ()
-    """Changes of one choice, on the same accelerators, with which a plan that violates constraints meets all of them; data
-    parallelism follows. The best value of each choice first."""
+    """Changes of one choice to a value that the search tries, on the same accelerators, with which a plan that violates
+    constraints meets all of them; data parallelism follows. The best value of each choice first."""
 
 
 class Binding(Record):

@@ -33,6 +33,8 @@ STATES: dict[State, str] = {
 """Headings of the states of checks, the most urgent first."""
 WAYS_OUT = "Single changes with which it meets every constraint"
 """Heading of the ways out of a plan that violates some."""
+NO_WAY_OUT = "None, of the values that the search tries; `capplan recommend` changes several choices at once."
+"""What stands there if there are none."""
 STAGES = {
     "rules": "layout rules",
     "bounds": "bounds before simulation",
@@ -90,7 +92,7 @@ def _show_ways_out(explained: PlanExplanation, console: Console) -> None:
     if rows:
         grid(console, rows)
     else:
-        sentences(console, ["None; `capplan recommend` searches the others."])
+        sentences(console, [NO_WAY_OUT])
 
 
 def _took(choice: OtherChoice) -> str:

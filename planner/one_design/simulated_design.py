@@ -77,9 +77,9 @@ class SimulatedDesign(Record):
     host_memory: HostMemory | None = None
     """Host memory of the fullest node; null without a design."""
     other_choices: tuple[OtherChoice, ...] = ()
-    """What every other value of one choice alone would change on the same accelerators: data parallelism follows, and what
-    the value leaves no room for, such as layers that are recomputed; all else stays. The best value of each choice first; empty
-    without a design."""
+    """What every other value of one choice alone, of those that the search tries, would change on the same accelerators: data
+    parallelism follows, and what the value leaves no room for, such as layers that are recomputed; all else stays. The best
+    value of each choice first; empty without a design."""
     sensitivities: Sensitivities | None = None
     """Which inputs drive time, cost, energy, carbon and goodput; null without a design, and if not requested."""
     simpler_models: tuple[SimplerModel, ...] = ()
