@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from constraints.evaluation import evaluate
 from planner import __version__
 from planner.compare.causes import explanation_of
+from planner.compare.certainty import certainty_notes
 from planner.compare.comparison import Comparison, DecisionRow, InputRow, MetricRow
 from planner.compare.figures import design_of, metrics_of
 from planner.compare.inputs import differences, offer_keys, price_text, text_in
@@ -156,6 +157,7 @@ def _warnings(sides: Sequence[Side], designs: Sequence[Design | None]) -> list[s
         notes.append(
             "Electricity is part of every rent: its price changes only the cost of nodes that are bought."
         )
+    notes += certainty_notes(sides, designs)
     return [*notes, *grid_notes(site for side in sides for site in _sites_of(side))]
 
 

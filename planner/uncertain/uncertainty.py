@@ -34,8 +34,7 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
     chosen = front.take(np.array([row]))
     wall_s, cost_usd = replayed(job, chosen, seed)
     accuracy = accuracy_of(job, chosen.plans, 0)
-    below, above = step_error_of(job, chosen.plans, 0).interval_log_half_widths
-    step_time_s = float(chosen.outcomes.steps.step_time_s[0])
+    low_s, high_s = step_time_interval(job, chosen.plans, 0, float(chosen.outcomes.steps.step_time_s[0]))
     limits = job.limits
     return Uncertainty(
         num_replays=NUM_REPLAYS,
@@ -45,8 +44,8 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         deadline_probability=share_within(wall_s / DAY, limits.deadline_days),
         budget_probability=share_within(cost_usd, limits.budget_usd),
         step_time_error_fraction=accuracy.mean_absolute_error_fraction,
-        step_time_low_s=step_time_s * math.exp(-below),
-        step_time_high_s=step_time_s * math.exp(above),
+        step_time_low_s=low_s,
+        step_time_high_s=high_s,
         step_time_bias_fraction=accuracy.bias_fraction,
         is_step_time_measured=accuracy.is_measured,
         step_time_num_compared=accuracy.num_rows,
@@ -55,6 +54,19 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         and not has_measured_kernels(_accelerator(job, chosen.plans, 0)),
         tied_designs=tuple(ids[tied_designs(job, front, row, seed)].tolist()),
     )
+
+
+def step_time_interval(job: Job, plans: PlanTable, row: int, step_time_s: float) -> tuple[float, float]:
+    """Returns the ends of the interval that holds four of five steps like that of one of some designs.
+
+    Args:
+        job: the job.
+        plans: the designs.
+        row: the design.
+        step_time_s: its simulated step.
+    """
+    below, above = step_error_of(job, plans, row).interval_log_half_widths
+    return step_time_s * math.exp(-below), step_time_s * math.exp(above)
 
 
 def replayed(job: Job, chosen: Evaluation, seed: int) -> tuple[Floats, Floats]:

@@ -1,0 +1,29 @@
+"""Are the steps that a comparison compares known equally well? What a reader should know where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.compare.sides import Side
+from planner.notes.accuracy_notes import never_measured_notes
+from planner.recommended.recommendation import Design
+from planner.text import human
+from planner.uncertain.uncertainty import step_time_interval
+from simulator.domain.plan import PlanTable
+
+
+def certainty_notes(sides: Sequence[Side], designs: Sequence[Design | None]) -> list[str]:
+    """Returns what of the designs was never measured, and the interval of each step, where this is not the same for all."""
+    known = [(side, design) for side, design in zip(sides, designs, strict=True) if design is not None]
+    told = [never_measured_notes(side.job, design) for side, design in known]
+    if all(notes == told[0] for notes in told):
+        return []
+    notes = [f"{side.name}: {note}" for (side, _), own in zip(known, told, strict=True) for note in own]
+    intervals = "; ".join(f"{side.name} {_interval(side, design)}" for side, design in known)
+    return [*notes, f"80 % interval of the step time: {intervals}."]
+
+
+def _interval(side: Side, design: Design) -> str:
+    plans = PlanTable.from_plans([design.plan])
+    low_s, high_s = step_time_interval(side.job, plans, 0, design.step_time_s)
+    return f"{human.duration(low_s)} to {human.duration(high_s)}"
