@@ -115,8 +115,8 @@ class Habits:
     """Whether experts that drop tokens take inputs padded to their capacity, by all-to-alls (`apply_moe_token_drop`)."""
     overlaps_shared_experts: bool = False
     dispatches_in_8_bits: bool = False
-    predicting_models: str = ""
-    """Names of models, as a regular expression, whose recipes train one module of multi-token prediction."""
+    predicting_models: tuple[tuple[str, int], ...] = ()
+    """Names of models, as regular expressions, and the modules of multi-token prediction that their recipes train."""
     expert_schedule: Schedule | None = None
     """Pipeline schedule for mixtures of experts; if omitted, 1F1B."""
     fp8_recipe: CastRecipe | None = None

@@ -70,12 +70,17 @@ BRIDGE = replace(
     expert_dispatch="deduplicated",
     overlaps_far_experts=True,
     logit_bytes=2,
-    predicting_models=r"deepseek[-_ ]?v3|\bdsv3|\bglm[-_ ]?4\.?5(?!v)",
+    predicting_models=(
+        (r"deepseek[-_ ]?v3|\bdsv3|\bglm[-_ ]?4\.?5(?!v)|qwen[-_ ]?3[-_ ]?next", 1),
+        (r"nemotron[-_ ]?3[-_ ](super|ultra)", 2),
+    ),
 )
 """Its recipes take DeepEP or Hybrid-EP, and overlap them on H100, where experts span several nodes; their loss is that of
 Transformer Engine, which works in place on 16-bit logits (`cross_entropy_fusion_impl = "te"`). Those of DeepSeek-V3 and GLM-4.5
 set `mtp_num_layers = 1` since its first release (`recipes/deepseek/h100/deepseek_v3.py`, `recipes/glm/h100/glm45.py`), on which
-those of performance are built; pages say `w/o MTP` where a run left it out (25.11)."""
+those of performance are built; pages say `w/o MTP` where a run left it out (25.11). That of Qwen3-Next does the same
+(`recipes/qwen/h100/qwen3_next.py`); those of Nemotron 3 Super and Ultra run one module twice (`recipes/nemotronh/h100`:
+`mtp_num_layers = 2`, `mtp_use_repeated_layer`), which is simulated as two."""
 NEMO_APEX = replace(NEMO, optimizer_bytes=10.0, splits_masters=True, update_bytes=0.0, fuses_update=True)
 """Until 24.05 its optimizer was that of apex, which works on gradients as they are, clips them inside the update and keeps of
 a bf16 weight's master only the other 16 bits (`store_param_remainders` in `megatron_gpt_model.py` and

@@ -48,7 +48,7 @@ HAI_LLM = replace(
     dispatches_in_8_bits=True,
     expert_schedule=Schedule.DUAL_PIPE_V,
     fp8_recipe="blockwise",
-    predicting_models=r"deepseek[-_ ]?v3",
+    predicting_models=((r"deepseek[-_ ]?v3", 1),),
 )
 """In 8 bits, DeepSeek-V3's report (arXiv 2412.19437): DualPipe hides the dispatch of experts across nodes (section 3.2.1; see
 `simulator.pipeline.dual_pipe` for its equal, `dual_pipe_v`), one token more is predicted (2.2, 4.2), tokens travel once to

@@ -47,12 +47,9 @@ def num_mtp_layers(told: Told, habits: Habits) -> int:
             return count
         told.remark("notes", f"{found[0]}: not understood; write mtp_num_layers")
         return 0
-    is_habit = habits.predicting_models and re.search(
-        habits.predicting_models, told.name("model"), re.IGNORECASE
-    )
-    if is_habit and not is_denied(_NAMED, said):
-        return told.default("mtp_num_layers", 1)
-    return 0
+    name = told.name("model")
+    usual = next((n for names, n in habits.predicting_models if re.search(names, name, re.IGNORECASE)), 0)
+    return told.default("mtp_num_layers", usual) if usual and not is_denied(_NAMED, said) else 0
 
 
 def cut_around_modules(num_layers: int, num_modules: int, layout: RunLayout) -> tuple[int, ...] | None:

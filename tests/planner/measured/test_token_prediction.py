@@ -113,6 +113,21 @@ class TestMeasuredRuns:
         assert ("mtp_num_layers" in row["assumed"].split()) == (modules > 0 and not is_told)
 
     @pytest.mark.parametrize(
+        ("model", "modules"),
+        [
+            ("Nemotron_3_Super", 2),  # `mtp_num_layers` in `recipes`, August 2026
+            ("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16", 2),
+            ("Qwen3-Next-80B-A3B", 1),
+            ("Nemotron_3_Nano", 0),
+        ],
+    )
+    def test_hybrids_have_the_modules_of_their_recipe(self, tmp_path: Path, model: str, modules: int) -> None:
+        layout = {"tp": 1, "pp": 1, "vpp": 1, "ep": 64, "gpu": "GB300", "n_gpus": 256, "global_batch": 512}
+        row = simulated_row(tmp_path, {**DEEPSEEK, "model": model, **layout, "seq_len": 8192})
+        assert job_of(row).workload.model.num_mtp_layers == modules
+        assert ("mtp_num_layers" in row["assumed"].split()) == (modules > 0)
+
+    @pytest.mark.parametrize(
         ("pp", "vpp", "cut"),
         [
             (8, 4, [1] + [2] * 30 + [0]),
