@@ -24,6 +24,7 @@ from simulator.catalog import Kind
 from simulator.domain.hardware import Precision
 from simulator.machine.offer_table import OfferTable
 from simulator.machine.power import PhasePower, phase_power
+from simulator.step.step_reach import Reach, beyond_measured
 from tests.support import H100_RENTED, job_with, plans_with
 
 ROOT = Path(__file__).parents[1]
@@ -76,6 +77,22 @@ def test_steps_of_tpus_are_as_far_off_as_limits_notes_and_the_validation_say() -
     assert f"in the mean; {num_inside} lie inside their 80 % interval" in words_of(
         ROOT / "docs" / "validation.md"
     )
+
+
+def test_what_no_compared_step_has_is_named_where_its_error_counts_twice() -> None:
+    beyond = Reach(
+        sequence_tokens=65_537,
+        context_ranks=3,
+        tensor_domains=2,
+        is_latent=True,
+        is_linear=True,
+        has_adapters=True,
+        is_in_4_bits=True,
+    )
+    said = words_of(ROOT / "docs" / "validation.md").partition("For an architecture that was not compared")[2]
+    named = [words for words in beyond_measured(beyond) if not re.search(r"\(measured", words)]
+    assert len(named) == len(Reach.__dataclass_fields__) - 2  # the others are told with their numbers
+    assert all(words in said.partition("error counts twice")[0] for words in named)
 
 
 class TestMoneyEnergyAndCarbon:
