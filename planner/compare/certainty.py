@@ -11,19 +11,26 @@ from planner.text import human
 from planner.uncertain.uncertainty import step_time_interval
 from simulator.domain.plan import PlanTable
 
+UNEQUAL_FRACTION = 0.1
+"""Difference of the upper ends of two intervals, as shares of their steps, from which it is worth a note."""
+
 
 def certainty_notes(sides: Sequence[Side], designs: Sequence[Design | None]) -> list[str]:
     """Returns what of the designs was never measured, and the interval of each step, where this is not the same for all."""
     known = [(side, design) for side, design in zip(sides, designs, strict=True) if design is not None]
     told = [never_measured_notes(side.job, design) for side, design in known]
-    if all(notes == told[0] for notes in told):
+    intervals = [_interval(side, design) for side, design in known]
+    upper = [high_s / design.step_time_s for (_, design), (_, high_s) in zip(known, intervals, strict=True)]
+    is_alike = max(upper, default=0.0) - min(upper, default=0.0) < UNEQUAL_FRACTION
+    if is_alike and all(notes == told[0] for notes in told):
         return []
     notes = [f"{side.name}: {note}" for (side, _), own in zip(known, told, strict=True) for note in own]
-    intervals = "; ".join(f"{side.name} {_interval(side, design)}" for side, design in known)
-    return [*notes, f"80 % interval of the step time: {intervals}."]
+    ends = [
+        f"{side.name} {human.duration(low_s)} to {human.duration(high_s)}"
+        for (side, _), (low_s, high_s) in zip(known, intervals, strict=True)
+    ]
+    return [*notes, f"80 % interval of the step time: {'; '.join(ends)}."]
 
 
-def _interval(side: Side, design: Design) -> str:
-    plans = PlanTable.from_plans([design.plan])
-    low_s, high_s = step_time_interval(side.job, plans, 0, design.step_time_s)
-    return f"{human.duration(low_s)} to {human.duration(high_s)}"
+def _interval(side: Side, design: Design) -> tuple[float, float]:
+    return step_time_interval(side.job, PlanTable.from_plans([design.plan]), 0, design.step_time_s)

@@ -33,7 +33,15 @@ def test_a_hybrid_beside_a_transformer_is_told_with_the_interval_of_both() -> No
         assert f"{name} {' to '.join(ends)}" in intervals
 
 
+def test_a_mixture_of_experts_beside_a_dense_model_is_told() -> None:
+    found = compare([side(of_model(name), name) for name in ("llama-3.1-8b", "deepseek-moe-16b")])
+    assert "80 % interval of the step time: llama-3.1-8b " in found.warnings[-1]
+
+
 def test_nothing_is_told_where_all_steps_are_known_equally_well() -> None:
     for names in (("llama-3.1-8b", "llama-2-7b"), ("nemotron-h-8b", "bamba-9b")):
         found = compare([side(of_model(name), name) for name in names])
         assert not any("published step" in note or "interval" in note for note in found.warnings)
+    dear = job_with({**H100_RENTED, "rent_usd_per_gpu_hour": 9.0}, workload={"model": "nemotron-h-8b"})
+    found = compare([side(of_model("nemotron-h-8b"), "usual"), side(dear, "dear")])
+    assert not any("interval" in note for note in found.warnings)
