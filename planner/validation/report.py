@@ -38,8 +38,9 @@ def parallelism(comparison: Comparison) -> str:
 
 
 def model_family(comparison: Comparison) -> str:
-    """Returns whether the feed-forward blocks are dense or experts."""
-    return "mixture of experts" if comparison.row["num_experts"] else "dense"
+    """Returns whether the feed-forward blocks are dense or experts, and whether some blocks do not attend."""
+    network = "mixture of experts" if comparison.row["num_experts"] else "dense"
+    return f"hybrid, {network}" if comparison.row.get("linear_kind") else network
 
 
 TABLES: Mapping[str, Callable[[Comparison], str]] = {

@@ -8,9 +8,10 @@ import pytest
 
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import Row, job_of, remarks_of
+from planner.validation.report import model_family
 from simulator import catalog
 from simulator.domain.model import ModelShape
-from tests.planner.measured_rows import RUN, the_row
+from tests.planner.measured_rows import RUN, compared, the_row
 
 # A vocabulary that no framework pads, so that shapes can be compared whole.
 FRAMEWORK = {"framework": "torchtitan", "tp": 1, "pp": 1}
@@ -67,3 +68,18 @@ def test_a_hybrid_of_other_sizes_is_left_out(tmp_path: Path) -> None:
     row = the_row(tmp_path, {**RUN, "model": "Nemotron-H-8B", "hidden": 8192, "layers": 54})
     assert isinstance(row, Unmodelled)
     assert row.reason.startswith("model Nemotron-H-8B: layers with a state are known only of the catalogue's")
+
+
+def test_errors_of_hybrids_are_told_apart_from_those_of_transformers() -> None:
+    rows: tuple[dict[str, str], ...] = (
+        {},
+        {"num_experts": "8"},
+        {"linear_kind": "mamba-2"},
+        {"linear_kind": "kimi-delta", "num_experts": "8"},
+    )
+    assert [model_family(compared(1.0, 1.0, **row)) for row in rows] == [
+        "dense",
+        "mixture of experts",
+        "hybrid, dense",
+        "hybrid, mixture of experts",
+    ]
