@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
-from constraints.lattice import SPLIT_COLUMNS, layouts_in, no_layouts, rough_blocks
+from constraints.lattice import SPLIT_COLUMNS, contexts, divisors, layouts_in, no_layouts, rough_blocks
 from constraints.layout import can_save_by
 from constraints.space import pruned_space
 from objectives.pareto import compromise_losses
@@ -123,7 +123,8 @@ def one_change(job: Job, plan: Plan, *, can_run: bool = True) -> SameAccelerator
     """
     own = _saved_otherwise(job, plan) if can_run else no_layouts(job)
     leaders = _leaders(job, evaluate(job, own))
-    alike = (_run_like(job, plan, layouts) for layouts in _with_like_degrees(_narrowed(job, plan), plan))
+    narrow = _with_own_values(_narrowed(job, plan), plan)
+    alike = (_run_like(job, plan, layouts) for layouts in _with_like_degrees(narrow, plan))
     near = (designs.take(_num_changes(plan, designs) == 1) for designs in alike)
     return SameAccelerators(job=job, plan=plan, leaders=_with_better(job, leaders, near))
 
@@ -203,6 +204,22 @@ def _narrowed(job: Job, plan: Plan) -> Job:
     # Bounds without spares hold with those of the plan, however many these are.
     search = job.search.model_copy(update={"power_caps": (plan.power_cap_fraction,), "with_spares": (False,)})
     return job.model_copy(update={"offers": (narrow,), "search": search})
+
+
+def _with_own_values(job: Job, plan: Plan) -> Job:
+    """The narrowed job, whose search also tries the degrees and the micro-batch of a plan.
+
+    Usual searches leave out many ranks for short sequences, tensor parallelism across link domains and large micro-batches.
+    """
+    search, (offer,) = job.search, job.offers
+    usual = [t for t in divisors(job.workload.model.num_heads) if t <= offer.node.link_domain_size]
+    tried = (
+        ("tensor_parallel", plan.tensor_parallel, search.tensor_parallel or usual),
+        ("context_parallel", plan.context_parallel, contexts(job)),
+        ("micro_batch_sizes", plan.micro_batch_size, search.micro_batch_sizes),
+    )
+    new = {name: (*values, own) for name, own, values in tried if own not in values}
+    return job.model_copy(update={"search": search.model_copy(update=new)})
 
 
 def _saved_otherwise(job: Job, plan: Plan) -> PlanTable:

@@ -304,6 +304,24 @@ def test_one_change_tells_what_makes_a_plan_fit() -> None:
     assert ("zero_stage", 1) not in fitting
 
 
+@pytest.mark.parametrize(
+    ("plan", "search"),
+    [
+        (plan_of(tensor=2, context=8), {}),  # pieces of 1,024 tokens
+        (plan_of(tensor=16), {}),  # two link domains
+        (plan_of(tensor=4, data=4, micro_batch=16), {}),
+        (plan_of(tensor=2, context=2, data=4), {"tensor_parallel": (4,), "context_parallel": (1,)}),
+    ],
+)
+def test_one_change_is_told_of_a_plan_that_no_search_tries(plan: Plan, search: dict[str, object]) -> None:
+    own = plan.model_copy(update={"offer": 1})
+    found = simulate_plan(on_sixteen(**search), own, with_sensitivities=False).other_choices
+    assert {"recompute", "zero_stage"} <= {each.name for each in found}
+    degrees = {"tensor_parallel", "context_parallel", "micro_batch_size"}
+    for each in found:
+        assert all(getattr(each.plan, name) == getattr(own, name) for name in degrees - {each.name})
+
+
 def test_an_answer_has_the_choices_of_its_recommended_design() -> None:
     answer = searched(on_sixteen())
     assert answer.best is not None
