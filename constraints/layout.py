@@ -158,12 +158,15 @@ def _context_exchange(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _linear_exchange(linear: LinearAttention | None, plans: PlanTable) -> Floats:
-    """Ranks always exchange heads of linear attention; several may have copies of the same keys (Megatron Core)."""
+    """Ranks always exchange heads of linear attention; of Mamba-2 several may have copies of the same keys (Megatron Core)."""
     if linear is None:
         return np.zeros(len(plans))
     t, c = plans.tensor_parallel, plans.context_parallel
+    uneven = _remainder(linear.num_heads, t * c)
+    if linear.kind != "mamba-2":
+        return uneven + _remainder(linear.num_key_heads, t * c)
     keys = np.maximum(1, linear.num_key_heads // t)
-    return _remainder(linear.num_heads, t * c) + _remainder(np.maximum(keys, c), np.minimum(keys, c))
+    return uneven + _remainder(np.maximum(keys, c), np.minimum(keys, c))
 
 
 def _experts(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -336,7 +339,7 @@ LAYOUT_RULES = (
         sentence="context-parallel ranks that exchange heads (context_exchange all_to_all, or hybrid inside a link domain) "
         "must divide the num_heads and num_kv_heads of a tensor-parallel rank; ring exchange does not support sliding_window; "
         "context_parallel must divide the num_heads of linear_attention of a tensor-parallel rank, and must divide its "
-        "num_key_heads or be a multiple of it",
+        "num_key_heads or, with mamba-2, be a multiple of it",
         excess=_context_exchange,
     ),
     LayoutRule(

@@ -347,11 +347,15 @@ def _can_exchange(job: Job, offer: Offer, tensor: int, context: int) -> bool:
 
 
 def _can_exchange_linear(linear: LinearAttention | None, tensor: int, context: int) -> bool:
-    """Whether ranks can exchange heads of linear attention, with copies of the same keys if need be."""
+    """Whether ranks can exchange heads of linear attention, of Mamba-2 with copies of the same keys if need be."""
     if linear is None:
         return True
+    if linear.num_heads % (tensor * context):
+        return False
+    if linear.kind != "mamba-2":
+        return linear.num_key_heads % (tensor * context) == 0
     keys = max(1, linear.num_key_heads // tensor)
-    return linear.num_heads % (tensor * context) == 0 and max(keys, context) % min(keys, context) == 0
+    return max(keys, context) % min(keys, context) == 0
 
 
 def _can_run(schedule: Schedule, pipeline: int, virtual: int) -> bool:

@@ -18,8 +18,18 @@ WINDOWS = {"model": "mistral-7b", "context_exchange": "ring"}
 SEVERAL = {"pipeline_parallel": [2, 3, 4, 8, 12], "tensor_parallel": [1, 2], "context_parallel": [1]}
 B200_RENTED = {**H100_RENTED, "accelerator": "b200-sxm-180gb"}
 SCALED_BY_BLOCK = {"precisions": ["fp8"], "fp8_recipe": "mxfp8"}
-LINEAR = {"model": small_hybrid(4, 4, num_key_heads=2), "sequence_length": 49_152}
 FEW = {"pipeline_parallel": [1, 2], "context_parallel": [1]}
+
+
+def two_groups(kind: str) -> dict[str, object]:
+    """Blocks with a state whose keys have two heads."""
+    model = small_hybrid(4, 4)
+    assert model.linear_attention is not None
+    linear = changed(model.linear_attention, kind=kind, num_key_heads=2)
+    return {"model": changed(model, linear_attention=linear), "sequence_length": 49_152}
+
+
+LINEAR, DELTA = two_groups("mamba-2"), two_groups("gated-delta-net")
 
 
 def listed_degrees(job: Job) -> set[tuple[int, ...]]:
@@ -59,10 +69,11 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(search={"pipeline_schedules": ["1f1b", "zb_h1"], "recompute": ["full"], **SEVERAL}),
         job_with(H100_RENTED, B200_RENTED, workload=SCALED_BY_BLOCK, search=FEW),
         job_with(workload=LINEAR, search={"context_parallel": [1, 2, 3, 4, 8]}),
+        job_with(workload=DELTA, search={"context_parallel": [1, 2, 3, 4, 8]}),
     ],
     ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "heads",
          "windows", "pairs", "groups", "groups and pairs", "pairs alone", "to and fro", "chunks for one schedule",
-         "schedules without groups", "weight gradients", "scales of blocks", "linear attention"],
+         "schedules without groups", "weight gradients", "scales of blocks", "linear attention", "delta rule"],
 )  # fmt: skip
 def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
     listed = listed_degrees(job)
@@ -94,6 +105,9 @@ def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> N
         (H100_RENTED, LINEAR, {"tensor_parallel": [4]}, ("attention_heads",)),
         # 64 heads on three ranks.
         (H100_RENTED, LINEAR, {"context_parallel": [3]}, ("context_exchange",)),
+        # Four ranks have copies of two groups of keys with Mamba-2 alone.
+        (H100_RENTED, LINEAR, {"context_parallel": [4]}, ()),
+        (H100_RENTED, DELTA, {"context_parallel": [4]}, ("context_exchange",)),
         # Hopper has no scales for blocks.
         (H100_RENTED, SCALED_BY_BLOCK, {}, ("number_format",)),
         # Four chunks on a stage are no V, and one micro-batch is no group of eight.
