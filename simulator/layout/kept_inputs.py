@@ -14,6 +14,7 @@ import numpy as np
 
 from simulator.domain.hardware import Precision
 from simulator.domain.lora import AdaptedProduct
+from simulator.domain.model import ModelShape
 from simulator.domain.plan import PlanTable
 from simulator.domain.workload import Workload
 from simulator.layout.casts import product_bytes
@@ -73,20 +74,30 @@ def norm_output_bytes(
 ) -> Floats:
     """Bytes per value kept of a norm's output: one tensor in 16 bits, or in fewer bits a copy for each product behind it.
 
-    Two products go down to latents. The router keeps its input in 16 bits, frozen or not (`RouterGatingLinearFunction` of
-    Megatron Core). Shared experts and the product into a latent of experts read that copy, except with `delayed` scaling
-    (`save_original_input` of Transformer Engine 2.6).
+    Two products go down to latents, and two enter a block of Kimi Delta Attention. The router keeps its input in 16 bits,
+    frozen or not (`RouterGatingLinearFunction` of Megatron Core). Shared experts read that copy, except with `delayed` scaling
+    (`save_original_input` of Transformer Engine 2.6, which the product into a latent of experts is not asked for).
     """
     narrow = product = input_bytes(workload, plans)
-    if behind is AdaptedProduct.QKV and workload.model.latent_attention:
-        narrow = 2.0 * product
+    if behind is AdaptedProduct.QKV:
+        narrow = _num_entered(workload.model) * product
     if behind is AdaptedProduct.FC1 and is_expert:
         experts = workload.model.experts
-        num_others = bool(experts and experts.shared_ffn_hidden_size) + bool(experts and experts.latent_size)
-        narrow = ACTIVATION_BYTES + num_others * copies_what_is_there(workload, plans) * product
+        of_shared = bool(experts and experts.shared_ffn_hidden_size) * product
+        of_latent = bool(experts and experts.latent_size) * product
+        narrow = ACTIVATION_BYTES + copies_what_is_there(workload, plans) * of_shared + of_latent
     kept = np.where(product < ACTIVATION_BYTES, narrow, product)
     is_read = behind is AdaptedProduct.FC1 and is_expert
     return np.asarray(kept if is_read else keeps_input(workload, behind) * kept)
+
+
+def _num_entered(model: ModelShape) -> float:
+    """Products that read the norm in front of a block that mixes tokens, mean over the blocks of a hybrid."""
+    of_attention = 2.0 if model.latent_attention else 1.0
+    if model.linear_attention is None:
+        return of_attention
+    of_linear = 2.0 if model.linear_attention.low_rank else 1.0
+    return (model.attention_share * of_attention + model.linear_share * of_linear) / model.num_mixers
 
 
 def norm_width(workload: Workload, plans: PlanTable, behind: AdaptedProduct, *, is_expert: bool) -> Floats:

@@ -6,6 +6,7 @@ import pytest
 
 from simulator.deep.plans.plan_items import collectives_of, seconds_of, works_of
 from simulator.deep.plans.plan_step import parts_and_shape
+from simulator.domain.hardware import Precision
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import Recompute
 from simulator.layers.layer_costs import (
@@ -81,6 +82,18 @@ class TestLayers:
         )
         tokens, of_copies = 4096, 10 * 2.0 * (2048 - 512)
         assert wide - narrow == pytest.approx(tokens * (of_copies - 2.0 * 512) / 2)
+
+    @pytest.mark.parametrize("recipe", ["tensorwise", "delayed"])
+    def test_the_product_into_a_latent_keeps_an_input_of_its_own_in_8_bits(self, recipe: str) -> None:
+        plan = changed(PLAN, precision=Precision.FP8)
+        narrow, wide = (
+            LayerActivations.of(
+                changed(training(with_latent(size)), fp8_recipe=recipe), table_of(plan), is_expert=True
+            ).kept[0]
+            for size in (512, 0)
+        )
+        tokens, of_copies = 4096, 10 * 1.0 * (2048 - 512)
+        assert wide - narrow == pytest.approx(tokens * (of_copies - 512 - 2048) / 2)
 
     @pytest.mark.parametrize("recompute", Recompute)
     @pytest.mark.parametrize("modules", [("core_attn",), ("moe",)])
