@@ -20,9 +20,11 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
+import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from simulator.record import Record
+from simulator.table import Floats, Integers
 
 LinearKind = Literal["mamba-2", "gated-delta-net", "kimi-delta"]
 """`mamba-2`: state-space duality (Nemotron-H, Granite 4); `gated-delta-net`: the gated delta rule (Qwen3-Next, arXiv
@@ -103,6 +105,10 @@ class LinearAttention(Record):
     def num_mixers(self) -> int:
         """Blocks that mix tokens, of either kind."""
         return self.num_blocks + self.num_attention_blocks
+
+    def key_heads_over(self, num_ranks: Integers) -> Floats:
+        """Returns the heads of keys over so many ranks that split heads: one for each rank where ranks have copies of keys."""
+        return np.maximum(float(self.num_key_heads), num_ranks)
 
     def matrix_parameters(self, hidden_size: int) -> int:
         """Returns the weights of one block that take part in matrix products; every rank holds those to a low rank whole."""

@@ -62,7 +62,9 @@ def host_waits_s(
     again_s = (rank.plans.recompute == Recompute.FULL.code) * host_s
     # Frozen weights have no gradients of their own.
     frozen = _num_products(rank) if rank.workload.lora else 0.0
-    backward_launches = BACKWARD_RATIO * num_launches - frozen + num_kernels_again(rank) + more[1]
+    scan_forward, scan_backward = num_scan_kernels(rank)
+    backward_launches = BACKWARD_RATIO * (num_launches - scan_forward) + scan_backward
+    backward_launches = backward_launches - frozen + num_kernels_again(rank) + more[1]
     backward_host_s = launch_s * backward_launches + again_s
     if rank.workload.kernel_launch == "blocking-2022":
         return host_s, np.asarray(backward_host_s)
@@ -121,7 +123,7 @@ def _num_forward_launches(rank: Rank) -> Floats:
     collectives = np.where(rank.plans.tensor_parallel > 1, num_collectives, 0.0)
     separate = SEPARATE_KERNELS.get(rank.workload.attention)
     attention = rank.workload.model.attention_share * (separate.num_forward if separate else 1.0)
-    own = num_forward_kernels(rank) + _num_products(rank) + attention + num_scan_kernels(rank)
+    own = num_forward_kernels(rank) + _num_products(rank) + attention + num_scan_kernels(rank)[0]
     return np.asarray(own + collectives + _num_adapter_launches(rank))
 
 

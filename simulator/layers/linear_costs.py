@@ -14,7 +14,7 @@ import numpy as np
 from simulator.domain.hardware import Precision
 from simulator.domain.linear_attention import LinearAttention
 from simulator.layers.attention_costs import attention_core_s, attention_products, each_projection_s
-from simulator.layers.linear_kernels import Kernel, scan_kernels
+from simulator.layers.linear_kernels import Kernel, ScanKernels, scan_kernels, transposed_widths
 from simulator.machine.products import INTO_ATTENTION, LEAVING, ONE_PRODUCT
 from simulator.machine.rank import Rank, once_per_rank
 from simulator.table import Floats, total
@@ -22,7 +22,10 @@ from simulator.traffic.layer_collectives import Directions
 from simulator.traffic.linear_exchange import exchanged_widths
 
 ORDER_BYTES = 4.0
-"""To reorder one value that comes from other ranks or goes there: a read and a write in 16 bits."""
+"""To put one value in another order: a read and a write in 16 bits."""
+NUM_ORDERS_BEFORE, NUM_ORDERS_BEHIND = 3.0, 2.0
+"""Copies of what context-parallel ranks exchange, in front of the scan and behind it: by rank, of several tensors in one, in
+the order of the sequence (`all_to_all_sp2hp`, `pre_conv_ssm` and `_undo_attention_load_balancing` of Megatron Core)."""
 
 Product = tuple[Floats, Floats, Floats]
 """Tokens, output and inner size of a product on one rank, `(n,)` each."""
@@ -55,17 +58,24 @@ def scan_s(rank: Rank) -> Directions:
     linear = rank.workload.model.linear_attention
     if linear is None:
         return none_s, none_s
-    share, kernels, copies_s = rank.workload.model.linear_share, scan_kernels(linear), _copies_s(rank)
+    share, kernels, copies_s = rank.workload.model.linear_share, _kernels(rank, linear), _copies_s(rank)
+    transposed_s = _transposed_s(rank, linear)
     return (
-        share * (_kernels_s(rank, linear, kernels.forward) + copies_s),
-        share * (_kernels_s(rank, linear, kernels.backward) + copies_s),
+        share * (_kernels_s(rank, linear, kernels.forward) + copies_s + transposed_s[0]),
+        share * (_kernels_s(rank, linear, kernels.backward + kernels.small) + copies_s + transposed_s[1]),
     )
 
 
-def num_scan_kernels(rank: Rank) -> float:
-    """Returns the kernels that a layer launches forward between the products of its blocks with linear attention."""
+def num_scan_kernels(rank: Rank) -> tuple[float, float]:
+    """Returns the kernels that a layer launches between the products of its blocks with linear attention, in each direction.
+
+    Small ones that autograd launches by itself are not among them.
+    """
     linear = rank.workload.model.linear_attention
-    return rank.workload.model.linear_share * len(scan_kernels(linear).forward) if linear else 0.0
+    if linear is None:
+        return 0.0, 0.0
+    share, kernels = rank.workload.model.linear_share, scan_kernels(linear)
+    return share * len(kernels.forward), share * len(kernels.backward)
 
 
 def weight_gradients_s(rank: Rank) -> Floats:
@@ -121,11 +131,35 @@ def _kernels_s(rank: Rank, linear: LinearAttention, kernels: tuple[Kernel, ...])
     )
 
 
+def _kernels(rank: Rank, linear: LinearAttention) -> ScanKernels:
+    return scan_kernels(linear, _key_heads(rank, linear))
+
+
+def _key_heads(rank: Rank, linear: LinearAttention) -> Floats:
+    return linear.key_heads_over(rank.plans.tensor_parallel * rank.plans.context_parallel)
+
+
 def _copies_s(rank: Rank) -> Floats:
-    """Values that context-parallel ranks exchange, put in order on either side of the scan, `(n,)`."""
+    """Values that context-parallel ranks exchange, put in order on either side of the scan, `(n,)`.
+
+    Tensors that are exchanged one by one are copied one by one at first.
+    """
     has_others = (rank.plans.context_parallel > 1).astype(np.float64)
-    values = rank.tokens * sum(exchanged_widths(rank))
-    return rank.memory_bound_s(has_others * ORDER_BYTES * values, 2.0 * has_others)
+    before, behind = exchanged_widths(rank)
+    values = NUM_ORDERS_BEFORE * total(before) + NUM_ORDERS_BEHIND * behind
+    num_kernels = NUM_ORDERS_BEFORE + NUM_ORDERS_BEHIND + len(before) - 1.0
+    return rank.memory_bound_s(has_others * ORDER_BYTES * rank.tokens * values, num_kernels * has_others)
+
+
+def _transposed_s(rank: Rank, linear: LinearAttention) -> Directions:
+    """Values of several sequences in the order of their tokens, copied to the order of sequences and back, `(n,)` each."""
+    has_several = (rank.plans.micro_batch_size > 1).astype(np.float64)
+    tokens = rank.tokens / rank.plans.tensor_parallel
+    forward_s, backward_s = (
+        rank.memory_bound_s(has_several * ORDER_BYTES * tokens * width, has_several * np.sign(width))
+        for width in transposed_widths(linear, _key_heads(rank, linear))
+    )
+    return forward_s, backward_s
 
 
 def _summed(parts: list[Directions]) -> Directions:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.domain.choices import AttentionKernel
+from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.lora import AdaptedProduct
 from simulator.domain.plan import PlanTable, Recompute, keeps_restored_inputs
 from simulator.domain.workload import Workload
@@ -84,7 +85,8 @@ class LayerActivations:
         attention = _score_bytes(workload, plans, SCORE_GRADIENT_BYTES) + _gathered_keys(workload, plans)
         attention = attention + is_selective * tokens * in_attention
         if linear := workload.model.linear_attention:
-            attention = np.maximum(attention, tokens * working_width(linear) / plans.tensor_parallel)
+            at_once = working_width(linear, _key_heads(linear, plans)) / plans.tensor_parallel
+            attention = np.maximum(attention, tokens * at_once)
         return cls(kept=kept, at_work=again + residual + np.maximum(widest, attention - block))
 
 
@@ -134,6 +136,8 @@ def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Flo
     attention = _mixers(workload, plans) / plans.tensor_parallel
     split = sequence_split(workload, plans)
     kept = (norms + latents) / split + attention + _block_width(workload, plans, is_expert=is_expert)
+    if linear := model.linear_attention:  # inputs of the products up from a low rank, whole on every rank
+        kept = kept + model.linear_share * product * 2 * linear.low_rank
     kept = kept + separate_width(workload, plans)
     small = workload.lora.rank * len(workload.lora.targets) if workload.lora else 0
     return np.asarray(kept + ACTIVATION_BYTES * small)
@@ -152,7 +156,12 @@ def _mixers(workload: Workload, plans: PlanTable) -> Floats:
     if (linear := model.linear_attention) is None:
         return attention
     out = keeps_input(workload, AdaptedProduct.PROJ) * input_bytes(workload, plans) * linear.value_width
-    return np.asarray(model.attention_share * attention + model.linear_share * (kept_width(linear) + out))
+    kept = kept_width(linear, _key_heads(linear, plans)) + out
+    return np.asarray(model.attention_share * attention + model.linear_share * kept)
+
+
+def _key_heads(linear: LinearAttention, plans: PlanTable) -> Floats:
+    return linear.key_heads_over(plans.tensor_parallel * plans.context_parallel)
 
 
 def _attention(workload: Workload, plans: PlanTable) -> Floats:

@@ -2,7 +2,8 @@
 
 A state is passed on from token to token, so ranks exchange their parts of the sequence for heads, and back, whatever attention
 does (`mamba_context_parallel.py`, `gated_delta_net/common.py` of Megatron Core): 2 T w (c - 1)/c bytes with all values w that
-enter the block or come from a low rank, and the same with its values v behind the scan, in either direction.
+enter the block or come from a low rank, and the same with its values v behind the scan, in either direction. Mamba-2 exchanges
+its five tensors one after the other; where there are fewer heads of keys than ranks, keys and queries are copied first.
 """
 
 from __future__ import annotations
@@ -31,23 +32,32 @@ def layer_exchange_s(rank: Rank, attention_s: Directions) -> Directions:
     return forward_s, backward_s
 
 
-def exchanged_widths(rank: Rank) -> tuple[Floats, Floats]:
-    """Returns the values per token on one rank that are exchanged in front of the scan, and behind it; zero without a scan."""
+def exchanged_widths(rank: Rank) -> tuple[list[Floats], Floats]:
+    """Returns the values per token on one rank of each tensor exchanged in front of the scan, and of the one behind it.
+
+    There are none without linear attention.
+    """
     linear, t = rank.workload.model.linear_attention, rank.plans.tensor_parallel
     if linear is None:
-        return np.zeros(len(t)), np.zeros(len(t))
-    return (linear.entering_width + linear.raised_width) / t, linear.value_width / t
+        return [], np.zeros(len(t))
+    values = linear.value_width / t
+    if linear.kind == "mamba-2":
+        keys = linear.key_head_dim * linear.key_heads_over(t * rank.plans.context_parallel) / t
+        return [values, values, keys, keys, linear.num_heads / t], values
+    return [(linear.entering_width + linear.raised_width) / t], values
 
 
-def linear_bytes(rank: Rank) -> tuple[Floats, Floats]:
-    """Returns the bytes that one rank sends to exchange parts of the sequence for heads: before the scan, and behind it."""
+def linear_bytes(rank: Rank) -> tuple[list[Floats], Floats]:
+    """Returns the bytes that one rank sends in each exchange in front of the scan, and in the one behind it."""
     entering, leaving = exchanged_widths(rank)
-    return ACTIVATION_BYTES * rank.tokens * entering, ACTIVATION_BYTES * rank.tokens * leaving
+    per_value = ACTIVATION_BYTES * rank.tokens
+    return [per_value * each for each in entering], per_value * leaving
 
 
 @once_per_rank
 def _heads_s(rank: Rank) -> Floats:
     t, c = rank.plans.tensor_parallel, rank.plans.context_parallel
+    before, behind = linear_bytes(rank)
     return total(
         all_to_all_s(
             num_bytes=num_bytes,
@@ -55,5 +65,5 @@ def _heads_s(rank: Rank) -> Floats:
             members_per_domain=members_in_domain(rank, t, c),
             links=rank.links,
         )
-        for num_bytes in linear_bytes(rank)
+        for num_bytes in (*before, behind)
     )

@@ -37,10 +37,12 @@ def linear_scan(rank: Rank, scan: Items, way: int) -> Items:
     if degree == 1 or not share:
         return scan
     ranks = Group.of(rank, tensor, degree)
-    before, behind = (
+    sizes_before, size_behind = linear_bytes(rank)
+    *each_before, behind = (
         moves(all_to_all("linear all-to-all", float(size[0]), ranks, rank.links).scaled(share))
-        for size in linear_bytes(rank)
+        for size in (*sizes_before, size_behind)
     )
+    before = [item for items in each_before for item in items]
     return (*before, *scan, *behind) if way == 0 else (*behind, *scan, *before)
 
 
