@@ -33,6 +33,7 @@ EXAMPLES: tuple[tuple[str, ...], ...] = (
     ("workload.overlaps_gradient_sync=false", "workload.overlaps_parameter_gather=true"),
     ("workload.keeps_cast_weights=true", "workload.gathers_cast_weights=true"),
     ("workload.overlaps_shared_experts=true", "workload.overlaps_expert_exchange=true"),
+    ("workload.model=nemotron-3-super-120b-a12b", "workload.overlaps_shared_experts=true"),
     ("workload.model=mixtral-8x7b", "workload.expert_imbalance=5"),
     ("workload.precisions=[fp4]",),
     ("offers[0].num_gpus={min: 65, max: 70}",),

@@ -238,6 +238,12 @@ class Workload(Record):
     def _hides_experts_once(self) -> Self:
         if self.overlaps_shared_experts and self.overlaps_expert_exchange:
             raise ValueError("overlaps_shared_experts excludes overlaps_expert_exchange; give one of them")
+        experts = self.model.experts
+        if self.overlaps_shared_experts and experts and experts.latent_size:
+            raise ValueError(
+                f"overlaps_shared_experts excludes experts that read a latent (latent_size {experts.latent_size}): Megatron "
+                "Core refuses it in training; leave it out"
+            )
         return self
 
     @model_validator(mode="after")

@@ -61,8 +61,13 @@ def expert_habits(
         "overlaps_shared_experts": (
             measured_notes.overlaps_shared_experts(notes) or habits.overlaps_shared_experts
         )
-        and not is_hidden,
+        and not (is_hidden or _reads_latents(known)),
     }
+
+
+def _reads_latents(known: ModelShape | None) -> bool:
+    """Experts that read a latent exclude an exchange behind shared experts."""
+    return bool(known and known.experts and known.experts.latent_size)
 
 
 def _capacity_factor(told: Told) -> float | None:

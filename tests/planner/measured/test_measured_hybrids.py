@@ -36,6 +36,12 @@ def test_a_hybrid_of_the_catalogue_has_the_blocks_that_it_has_there(tmp_path: Pa
     assert found.model_copy(update={"name": known.name, "source": known.source}) == known
 
 
+def test_nothing_is_hidden_behind_shared_experts_where_the_others_read_a_latent(tmp_path: Path) -> None:
+    notes = {"notes": "shared expert overlap", "framework": "Megatron-LM", "ep": 8}
+    for model, is_hidden in (("nemotron-3-super-120b-a12b", False), ("qwen3-next-80b-a3b", True)):
+        assert job_of(read(tmp_path, model, **notes)).workload.overlaps_shared_experts is is_hidden
+
+
 def test_layers_that_count_every_block_are_those_of_the_model(tmp_path: Path) -> None:
     # 24 of Mamba-2, 24 feed-forward and 4 of attention (arXiv 2504.03624, table 1)
     row = read(tmp_path, "Nemotron-H-8B", layers=52)

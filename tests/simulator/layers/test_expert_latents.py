@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from simulator.deep.plans.plan_items import collectives_of, seconds_of, works_of
 from simulator.deep.plans.plan_step import parts_and_shape
 from simulator.domain.hardware import Precision
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import Recompute
+from simulator.domain.workload import Workload
 from simulator.layers.layer_costs import (
     INTO_LATENT,
     OUT_OF_LATENT,
@@ -52,6 +54,13 @@ class TestCounts:
         difference = with_latent(512).model_flop_per_token(4096) - with_latent(0).model_flop_per_token(4096)
         of_layer = 4 * (512 - 2048) * 512 * 10 * 1.5 + 4 * 2048 * 512
         assert difference == pytest.approx(3 * 48 * of_layer)
+
+
+def test_shared_experts_hide_no_exchange_of_latents() -> None:
+    """`MoELayer.preprocess` of Megatron Core raises an error in training."""
+    fields = training(NEMOTRON_3_SUPER).model_dump()
+    with pytest.raises(ValidationError, match=r"experts that read a latent \(latent_size 1024\)"):
+        Workload.model_validate(fields | {"overlaps_shared_experts": True})
 
 
 class TestLayers:
