@@ -59,10 +59,11 @@ def scan_s(rank: Rank) -> Directions:
     if linear is None:
         return none_s, none_s
     share, kernels, copies_s = rank.workload.model.linear_share, _kernels(rank, linear), _copies_s(rank)
-    transposed_s = _transposed_s(rank, linear)
+    transposed_s, small_s = _transposed_s(rank, linear), _kernels_s(rank, linear, (kernels.small,))
+    backward_s = _kernels_s(rank, linear, kernels.backward) + kernels.num_small * small_s
     return (
         share * (_kernels_s(rank, linear, kernels.forward) + copies_s + transposed_s[0]),
-        share * (_kernels_s(rank, linear, kernels.backward + kernels.small) + copies_s + transposed_s[1]),
+        share * (backward_s + copies_s + transposed_s[1]),
     )
 
 

@@ -45,8 +45,10 @@ class ScanKernels(NamedTuple):
 
     forward: tuple[Kernel, ...]
     backward: tuple[Kernel, ...]
-    small: tuple[Kernel, ...]
-    """Those of the backward pass that move a few values a head; autograd launches them without a module of Python each."""
+    small: Kernel
+    """One of those of the backward pass that move a few values a head."""
+    num_small: int
+    """How many of these there are; autograd launches them without a module of Python each."""
 
 
 def scan_kernels(linear: LinearAttention, key_heads: Count | None = None) -> ScanKernels:
@@ -57,14 +59,14 @@ def scan_kernels(linear: LinearAttention, key_heads: Count | None = None) -> Sca
         key_heads: Heads of keys over all ranks where ranks have copies of the same keys; left out: those of the block.
     """
     groups = float(linear.num_key_heads) if key_heads is None else key_heads
-    small = (Kernel(SMALL_BYTES * linear.num_heads),)
+    small = Kernel(SMALL_BYTES * linear.num_heads)
     match linear.kind:
         case "mamba-2":
-            return ScanKernels(*_mamba_2(linear, groups), NUM_SMALL_OF_MAMBA_2 * small)
+            return ScanKernels(*_mamba_2(linear, groups), small, NUM_SMALL_OF_MAMBA_2)
         case "gated-delta-net":
-            return ScanKernels(*_gated_delta(linear, groups), NUM_SMALL_OF_GATED_DELTA * small)
+            return ScanKernels(*_gated_delta(linear, groups), small, NUM_SMALL_OF_GATED_DELTA)
         case "kimi-delta":
-            return ScanKernels(*_kimi_delta(linear, groups), NUM_SMALL_OF_KIMI_DELTA * small)
+            return ScanKernels(*_kimi_delta(linear, groups), small, NUM_SMALL_OF_KIMI_DELTA)
 
 
 def transposed_widths(linear: LinearAttention, key_heads: Count) -> tuple[Count, Count]:
