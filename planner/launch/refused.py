@@ -23,10 +23,6 @@ def refused(job: Job, plan: Plan) -> list[Problem]:
     if accelerator.vendor not in VENDORS:
         rule = f"{FRAMEWORK} runs on GPUs of {' and '.join(VENDORS)}; take an offer of theirs"
         problems.append((f"offers[{plan.offer}].accelerator", accelerator.id, rule))
-    if workload.overlaps_shared_experts and workload.model.experts and workload.model.experts.latent_size:
-        # `MoELayer.preprocess` of Megatron Core's moe_layer.py.
-        rule = f"{FRAMEWORK} hides no traffic behind shared experts beside experts that read a latent; set it to false"
-        problems.append(("workload.overlaps_shared_experts", "true", rule))
     if workload.lora:
         rule = f"{FRAMEWORK} trains all weights; adapters are trained by Megatron-Bridge and NeMo"
         problems.append(("workload.lora", f"rank {workload.lora.rank}", rule))

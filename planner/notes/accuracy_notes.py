@@ -30,6 +30,11 @@ KNOWN_STEPS = {
     "faster beside GPUs than this answer says"
 }
 """What published steps say of architectures with efficiencies of another one, scaled (`benchmarks/data/tpu_steps.csv`)."""
+KNOWN_HYBRIDS = (
+    "Published steps of hybrids that are not part of that validation are mostly simulated 12 to 36 % too fast: beside "
+    "transformers, hybrids are likely slower than this answer says (docs/limits.md)."
+)
+"""What published steps say of models with linear attention (docs/model/hybrids.md)."""
 
 
 def step_time_doubt(design: Design, uncertainty: Uncertainty, notes: str) -> str:
@@ -98,6 +103,8 @@ def never_measured_notes(job: Job, best: Design) -> list[str]:
     if parts := beyond_measured(reach_of(job, PlanTable.from_plans([best.plan]), 0)):
         note = f"No published step with {' or '.join(parts)} was compared, so the error is assumed to be twice as large"
         notes.append(f"{note} (docs/validation.md).")
+    if job.workload.model.linear_attention:
+        notes.append(KNOWN_HYBRIDS)
     is_new = not is_measured(accelerator.id, has_experts=job.workload.model.experts is not None)
     if is_new and has_measured_kernels(accelerator):
         note = f"No published step on {accelerator.id} was compared, so the error of the least accurate group is assumed"

@@ -52,18 +52,15 @@ def working_width(linear: LinearAttention, key_heads: Floats | float) -> Floats 
     k, wide = linear.key_head_dim * key_heads, heads * linear.key_head_dim
     states, pairs = linear.state_width / chunk, heads * chunk
     match linear.kind:
-        case (
-            "mamba-2"
-        ):  # as states are passed back: they and their gradients in 32 bits and in 16, C B^T, steps
+        case "mamba-2":
+            # As states are passed back: they and their gradients in 32 bits and in 16, C B^T, steps.
             entering = linear.entering_width + 2.0 * (k - linear.key_width)
             in_16_bits = entering + 2.0 * (v + 2.0 * k) + 2 * v + 2 * states
             in_32_bits = 2 * states + key_heads * chunk + 3 * heads
-        case (
-            "gated-delta-net"
-        ):  # W, U, values and states again; gradients of these, queries, keys, the output and its gate
+        case "gated-delta-net":
+            # W, U, values and states again; gradients of these, queries, keys, the output and its gate.
             in_16_bits, in_32_bits = 5 * wide + 6 * v + 2 * states, 0.0
-        case (
-            "kimi-delta"
-        ):  # the same; decays; gradients of queries, keys and decays twice, of Q K^T and of A in 32 bits
+        case "kimi-delta":
+            # The same; decays; gradients of queries, keys and decays twice, of Q K^T and of A in 32 bits.
             in_16_bits, in_32_bits = 3 * wide + 5 * v + 2 * states, 7 * wide + 2 * pairs
     return ACTIVATION_BYTES * in_16_bits + WIDE_BYTES * in_32_bits

@@ -10,6 +10,7 @@ import pytest
 from constraints.lattice import enumerate_layouts
 from constraints.layout_model import all_degrees, conflicting_rules, nearest_layout
 from simulator.domain.job import Job
+from tests.simulator.builders import changed
 from tests.simulator.hybrids import small_hybrid
 from tests.support import A100_RENTED, H100_RENTED, job_with
 

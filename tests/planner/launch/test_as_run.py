@@ -701,21 +701,6 @@ def shape(**fields: object) -> dict[str, object]:
             "workload.model.linear_attention.kind = mamba-2: Megatron-LM needs the order of a hybrid's blocks",
         ),
         (
-            {
-                "model": shape(
-                    experts={
-                        "num_experts": 8,
-                        "experts_per_token": 2,
-                        "expert_ffn_hidden_size": 2048,
-                        "shared_ffn_hidden_size": 2048,
-                        "latent_size": 1024,
-                    }
-                ),
-                "overlaps_shared_experts": True,
-            },
-            "workload.overlaps_shared_experts = true: Megatron-LM hides no traffic behind shared experts beside",
-        ),
-        (
             {"model": shape(qk_norm="all_heads")},
             "workload.model.qk_norm = all_heads: Megatron-LM has norms of queries and keys for one head",
         ),

@@ -112,3 +112,11 @@ class TestAcceleratorsWithUnlikeErrors:
 def test_published_steps_of_hopper_and_ampere_do_not_differ_by_as_much_as_is_told() -> None:
     # simulator/data/accuracy.csv: -0.5 % and -1.0 %.
     assert not notes_with(job_of(DENSE, rented(H100), rented(A100)), "Simulated steps differ")
+
+
+def test_published_steps_of_hybrids_are_told_unless_owners_measured() -> None:
+    told = "Published steps of hybrids"
+    hybrid = job_of(training("nemotron-h-8b", global_batch_size=64), rented(H100))
+    assert notes_with(hybrid, told)
+    assert not notes_with(with_measured_steps(hybrid), told)
+    assert not notes_with(job_of(DENSE, rented(H100)), told)
