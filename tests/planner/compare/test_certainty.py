@@ -24,8 +24,9 @@ def side(job: Job, name: str) -> Side:
 
 def test_a_hybrid_beside_a_transformer_is_told_with_the_interval_of_both() -> None:
     jobs = {"dense": of_model("llama-3.1-8b"), "hybrid": of_model("nemotron-h-8b")}
-    *_, note, intervals = compare([side(job, name) for name, job in jobs.items()]).warnings
+    *_, note, published, intervals = compare([side(job, name) for name, job in jobs.items()]).warnings
     assert note.startswith(f"hybrid: {UNMEASURED}")
+    assert published.startswith("hybrid: Published steps of hybrids")
     for name, job in jobs.items():
         known = simulate_plan(job, plan_of(job, PLAN)[0], with_sensitivities=False).spread
         assert known is not None
@@ -41,7 +42,7 @@ def test_a_mixture_of_experts_beside_a_dense_model_is_told() -> None:
 def test_nothing_is_told_where_all_steps_are_known_equally_well() -> None:
     for names in (("llama-3.1-8b", "llama-2-7b"), ("nemotron-h-8b", "bamba-9b")):
         found = compare([side(of_model(name), name) for name in names])
-        assert not any("published step" in note or "interval" in note for note in found.warnings)
+        assert not any("ublished step" in note or "interval" in note for note in found.warnings)
     dear = job_with({**H100_RENTED, "rent_usd_per_gpu_hour": 9.0}, workload={"model": "nemotron-h-8b"})
     found = compare([side(of_model("nemotron-h-8b"), "usual"), side(dear, "dear")])
     assert not any("interval" in note for note in found.warnings)

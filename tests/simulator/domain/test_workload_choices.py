@@ -48,7 +48,7 @@ def workloads(draw: st.DrawFn) -> Workload:
     has_latents, is_hybrid = model in ("deepseek-v2-lite", "kimi-linear-48b-a3b"), model in HYBRID_MODELS
     can_adapt = not has_latents and not is_hybrid  # adapters of latent and linear attention are refused
     exchanges = get_args(ContextExchange)
-    shared = draw(st.booleans())
+    shared = draw(st.booleans()) and model != "nemotron-3-super-120b-a12b"  # experts that read a latent
     block = None if is_hybrid else draw(st.sampled_from([None, "one_norm", "two_norms"]))
     norm = (
         None if has_latents else draw(st.sampled_from([None, "per_head"]))
