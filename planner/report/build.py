@@ -18,10 +18,9 @@ from planner.report.inputs import inputs
 from planner.report.scaling import scaling
 from planner.report.spread import spreads
 from planner.report.tornado import tornados
-from planner.uncertain.uncertainty import accuracy_of, calibrated_accuracy
-from simulator.accuracy.published_runs import step_time_error
+from planner.uncertain.uncertainty import accuracy_of, step_range
 from simulator.domain.job import Job
-from simulator.domain.plan import PlanTable
+from simulator.domain.plan import Plan, PlanTable
 from studies.files.design_log import DesignLog
 from studies.progress import Progress, ignore
 from studies.progress import Report as Told
@@ -94,7 +93,7 @@ def _figures(
         "breakdowns": lambda: breakdowns(job, answer, best),
         "uncertainty": lambda: spreads(job, answer, chosen),
         "sensitivity of the recommendation": lambda: [flips(job, answer, best, accuracy, fastest)],
-        "sensitivity of the results": lambda: tornados(job, best, accuracy),
+        "sensitivity of the results": lambda: tornados(job, best, step_range(job, chosen.plans, 0)),
         "scaling": lambda: scaling(job, answer, best, cloud, fastest),
     }
     for number, (name, make) in enumerate(parts.items()):
@@ -104,13 +103,8 @@ def _figures(
 
 def _inputs(job: Job, best: Design | None) -> tuple[InputGroup, ...]:
     """The inputs for the recommended offer, or for the first one if nothing is recommended."""
-    if best is not None:
-        plans = PlanTable.from_plans([best.plan])
-        return inputs(job, best.plan.offer, accuracy_of(job, plans, 0))
-    accelerator, precision = job.offers[0].accelerator, job.workload.precisions[0]
-    has_experts = job.workload.model.experts is not None
-    published = step_time_error(accelerator.family, precision.value, has_experts=has_experts)
-    return inputs(job, 0, calibrated_accuracy(job, accelerator.id, precision) or published)
+    plan = best.plan if best else Plan(offer=0, num_gpus=1, precision=job.workload.precisions[0])
+    return inputs(job, plan.offer, step_range(job, PlanTable.from_plans([plan]), 0))
 
 
 def _reproduction(answer: Recommendation) -> Reproduction:

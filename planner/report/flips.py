@@ -23,6 +23,7 @@ from planner.report.rivals import Rival, offers_tried, rivals
 from planner.report.units import text
 from planner.text import human
 from planner.uncertain.uncertain_inputs import STEP_TIME, Lever, Moved, uncertain_inputs
+from planner.uncertain.uncertainty import step_range
 from planner.views.sensitivity_view import input_text, input_words
 from simulator.accuracy.published_runs import Accuracy
 from simulator.domain.job import Job
@@ -60,9 +61,7 @@ def flips(
     designs = rivals(job, answer, best, fastest)
     choice = _Choice.of(job, designs, accuracy.mean_absolute_error_fraction)
     ranges = [
-        found
-        for label, lever in _levers(job, best, accuracy)
-        if (found := _range(choice, label, lever)) is not None
+        found for label, lever in _levers(job, best) if (found := _range(choice, label, lever)) is not None
     ]
     return RangesFigure(
         name="flips",
@@ -71,7 +70,7 @@ def flips(
             "Each input varies alone over its range, shown as a change from the value used; a price without a range varies "
             "from a quarter to four times. A mark shows where another, distinguishable design becomes the best compromise. "
             f"Considered: {choice.tried}. Inputs that affect neither an objective nor a limit are left out."
-            f"{_together(answer, accuracy)}"
+            f"{_together(answer)}"
         ),
         quantity="change",
         mid=0.0,
@@ -79,17 +78,16 @@ def flips(
     )
 
 
-def _together(answer: Recommendation, accuracy: Accuracy) -> str:
+def _together(answer: Recommendation) -> str:
     """Why draws of all inputs change the recommendation more often than single inputs do."""
     unsure = answer.input_uncertainty
     if unsure is None or len(unsure.designs) < 2:
         return ""
-    error = human.percent(accuracy.mean_absolute_error_fraction)
     return (
         f" With all inputs drawn together, {human.percent(unsure.recommended_fraction)} of "
         f"{human.count(unsure.num_draws)} draws recommend the same design (“Uncertain inputs and what-if cases”). Here all "
-        f"steps on the same accelerators vary by their mean error, {error}. There the drawn errors are often larger and "
-        "partly independent between layouts, and indistinguishable designs count as different ones."
+        "steps on the same accelerators vary together within their 80 % interval. There the drawn errors are partly "
+        "independent between layouts, and indistinguishable designs count as different ones."
     )
 
 
@@ -202,11 +200,12 @@ class _Choice:
         return bool((np.abs(values[chosen] - values[0]) <= self.error_fraction * values[0]).all())
 
 
-def _levers(job: Job, best: Design, accuracy: Accuracy) -> Iterator[tuple[str, Lever]]:
+def _levers(job: Job, best: Design) -> Iterator[tuple[str, Lever]]:
     """Yields the inputs of the recommended design, and those of the other offers and their sites, with their names."""
     offers, seen = offers_tried(job, best), set[tuple[str, str]]()
+    step = step_range(job, PlanTable.from_plans([best.plan]), 0)
     for offer in offers:
-        for lever in uncertain_inputs(job, offer, accuracy):
+        for lever in uncertain_inputs(job, offer, step):
             whose = _owner(job, offer, lever.input.name, belongs=lever.changes_offer_only)
             is_new = (lever.input.name, whose) not in seen and (bool(whose) or offer == best.plan.offer)
             seen.add((lever.input.name, whose))

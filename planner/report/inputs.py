@@ -9,9 +9,8 @@ from planner.job.framework import habitual_fields
 from planner.report.data import InputGroup, InputValue
 from planner.text import human
 from planner.text.figure_units import with_unit
-from planner.uncertain.uncertain_inputs import uncertain_inputs
+from planner.uncertain.uncertain_inputs import StepRange, uncertain_inputs
 from planner.views.sensitivity_view import input_text
-from simulator.accuracy.published_runs import Accuracy
 from simulator.catalog import Figure, Kind, accelerator, fabric, figures, model, names, node, site
 from simulator.domain.job import Job
 from simulator.domain.offer import Estimate, Offer
@@ -28,10 +27,10 @@ _Said = tuple[str, str]
 """Source and confidence of a figure."""
 
 
-def inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[InputGroup, ...]:
+def inputs(job: Job, offer: int, step: StepRange) -> tuple[InputGroup, ...]:
     """Returns the inputs of an answer that recommends the given offer."""
     groups = [
-        InputGroup(title="Ranges of uncertain inputs", rows=tuple(_ranges(job, offer, accuracy))),
+        InputGroup(title="Ranges of uncertain inputs", rows=tuple(_ranges(job, offer, step))),
         InputGroup(title="The job", rows=tuple(_job_fields(job))),
         *_model_groups(job),
         *(group for each in job.offers for group in _hardware_groups(each)),
@@ -41,8 +40,8 @@ def inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[InputGroup, ...]:
     return tuple(distinct.values())
 
 
-def _ranges(job: Job, offer: int, accuracy: Accuracy) -> Iterator[InputValue]:
-    for lever in uncertain_inputs(job, offer, accuracy):
+def _ranges(job: Job, offer: int, step: StepRange) -> Iterator[InputValue]:
+    for lever in uncertain_inputs(job, offer, step):
         low, mid, high = (
             input_text(lever.input, value) for value in (lever.input.low, lever.input.mid, lever.input.high)
         )

@@ -23,7 +23,6 @@ from planner.report.data import (
 from planner.report.designs import DesignCloud
 from planner.report.figures import part_colours, part_names
 from planner.report.units import log_ticks, size_ticks, tick_text, ticks
-from planner.uncertain.uncertain_inputs import LEAST_SHARE
 from planner.views.sensitivity_view import ends_text
 
 if TYPE_CHECKING:
@@ -44,6 +43,8 @@ ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", 
 LOW, HIGH = "#86c1ea", "#0067a5"
 TITLE_CHARACTERS: Final = 88
 CAPACITY: Final = "memory capacity"
+LEAST_SHARE: Final = 0.1
+"""Least ratio of simulated to actual figure that is drawn, so that errors near 100 % make no bar endless."""
 LEGEND_COLUMNS: Final = 4
 """Most columns of a legend."""
 LEGEND_DOT_POINTS: Final = 6.0

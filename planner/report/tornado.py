@@ -8,15 +8,14 @@ from planner.report.data import Range, RangesFigure
 from planner.report.units import text
 from planner.text.objective_words import OBJECTIVE_WORDS
 from planner.uncertain.sensitivity import ResultSensitivity, Sensitivities, Swing, sensitivities
-from planner.uncertain.uncertain_inputs import UncertainInput
+from planner.uncertain.uncertain_inputs import StepRange, UncertainInput
 from planner.views.sensitivity_view import input_text, input_words
-from simulator.accuracy.published_runs import Accuracy
 from simulator.domain.job import Job, Objective
 
 
-def tornados(job: Job, best: Design, accuracy: Accuracy) -> list[RangesFigure]:
+def tornados(job: Job, best: Design, step: StepRange) -> list[RangesFigure]:
     """Returns a tornado chart for each objective of the job that any input moves."""
-    found = sensitivities(job, best.plan, accuracy)
+    found = sensitivities(job, best.plan, step)
     by_field = {result.result: result for result in found.results}
     figures = [
         _tornado(objective, by_field[OBJECTIVE_FIELDS[objective][0]], found)

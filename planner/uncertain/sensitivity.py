@@ -18,8 +18,14 @@ from objectives.input_uncertainty import objectives_at_ends
 from objectives.run_response import slow_down_steps
 from objectives.scores import score
 from planner.recommended.comparisons import TornadoBar
-from planner.uncertain.uncertain_inputs import STEP_TIME, Lever, Moved, UncertainInput, uncertain_inputs
-from simulator.accuracy.published_runs import Accuracy
+from planner.uncertain.uncertain_inputs import (
+    STEP_TIME,
+    Lever,
+    Moved,
+    StepRange,
+    UncertainInput,
+    uncertain_inputs,
+)
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.record import Record, finite_or_none
@@ -73,15 +79,15 @@ class Sensitivities(Record):
     """The results, each with all inputs."""
 
 
-def sensitivities(job: Job, plan: Plan, accuracy: Accuracy) -> Sensitivities:
+def sensitivities(job: Job, plan: Plan, step: StepRange) -> Sensitivities:
     """Returns how the results of a plan depend on what is not known exactly.
 
     Args:
         job: the job.
         plan: a plan with a valid layout whose run ends.
-        accuracy: error of simulated steps of its kind.
+        step: range of the time of steps of its kind.
     """
-    levers = uncertain_inputs(job, plan.offer, accuracy)
+    levers = uncertain_inputs(job, plan.offer, step)
     ends = [_Case.of(job, lever, value) for lever in levers for value in (lever.input.low, lever.input.high)]
     values = _evaluated(plan, [_Case(job=job), *ends])
     mid, low, high = values[0], values[1::2], values[2::2]

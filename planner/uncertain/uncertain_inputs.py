@@ -10,11 +10,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from objectives.unsure_inputs import straggler_excess_factors
 from planner.job.changes import Change, scaling, scaling_profile, setting
-from planner.text.human import percent
-from simulator.accuracy.published_runs import Accuracy
 from simulator.domain.hardware import Site
 from simulator.domain.job import Job
 from simulator.domain.offer import Estimate
@@ -24,8 +23,15 @@ from simulator.record import Record, meanings
 
 STEP_TIME = "time of a step"
 """Actual over simulated step time; no change of the job expresses this."""
-LEAST_SHARE = 0.1
-"""Least ratio of simulated to actual step time that is tried, so that errors near 100 % do not make a step endless."""
+
+
+class StepRange(NamedTuple):
+    """Actual over simulated time of steps like those of a design."""
+
+    low: float
+    high: float
+    why: str
+    """Where the range comes from."""
 
 
 class UncertainInput(Record):
@@ -68,16 +74,16 @@ class Lever:
     """Whether only the offers of the job change, so that many such changes fit into one batch."""
 
 
-def uncertain_inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[Lever, ...]:
+def uncertain_inputs(job: Job, offer: int, step: StepRange) -> tuple[Lever, ...]:
     """Returns the uncertain inputs that a design of one offer may depend on.
 
     Args:
         job: the job.
         offer: index of the design's offer.
-        accuracy: error of simulated steps like those of the design.
+        step: range of the time of steps like those of the design.
     """
     return (
-        _step_time(job, accuracy),
+        _step_time(job, step),
         _price(job, offer),
         *_of_hardware(job, offer),
         *_of_reliability(job),
@@ -86,16 +92,11 @@ def uncertain_inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[Lever, .
     )
 
 
-def _step_time(job: Job, accuracy: Accuracy) -> Lever:
+def _step_time(job: Job, step: StepRange) -> Lever:
     given = job.input_factors.step_time
     if given is not None:
         return _lever(STEP_TIME, "x", (given.low, 1.0, given.high), "the job's range", lambda job, _: job)
-    error = accuracy.mean_absolute_error_fraction
-    borrowed = "" if accuracy.is_measured else ", the least accurate group"
-    why = f"simulated steps have a mean error of {percent(error)} on {accuracy.compared_with}{borrowed}"
-    # Simulated over measured is 1 +- error, so the actual step time is the inverse.
-    low, high = 1.0 / (1.0 + error), 1.0 / max(1.0 - error, LEAST_SHARE)
-    return _lever(STEP_TIME, "x", (low, 1.0, high), why, lambda job, _: job)
+    return _lever(STEP_TIME, "x", (step.low, 1.0, step.high), step.why, lambda job, _: job)
 
 
 def _price(job: Job, offer: int) -> Lever:

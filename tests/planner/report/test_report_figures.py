@@ -471,8 +471,7 @@ def test_one_input_at_a_time_and_all_of_them_together_are_told_apart() -> None:
     assert unsure is not None
     ranges = figure("flips")
     assert isinstance(ranges, RangesFigure)
-    error = report.errors[best_of(report).design_id]
-    assert f"by their mean error, {human.percent(error)}" in ranges.note
+    assert "vary together within their 80 % interval" in ranges.note
     told = f"{human.percent(unsure.recommended_fraction)} of {unsure.num_draws:,} draws recommend the same design"
     assert told in ranges.note
     without = report.answer.model_copy(update={"input_uncertainty": None})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,16 +10,18 @@ import pytest
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from objectives.unsure_inputs import straggler_excess_factors
 from planner import load_job
-from planner.uncertain.uncertain_inputs import STEP_TIME, Lever, Moved, uncertain_inputs
-from simulator.accuracy.published_runs import Accuracy
+from planner.uncertain.uncertain_inputs import STEP_TIME, Lever, Moved, StepRange, uncertain_inputs
+from planner.uncertain.uncertainty import accuracy_of, step_range, step_time_interval
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 from simulator.machine.offer_table import OfferTable
 from simulator.simulate import Outcomes, simulate
+from tests.simulator.builders import H100, job_of, plan_of, rented, table_of, training
 from tests.support import H100_BOUGHT, job_with
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-QUARTER = Accuracy(num_rows=9, bias_fraction=0.0, mean_absolute_error_fraction=0.25, is_measured=True)
+H200 = "h200-sxm-141gb"
+QUARTER = StepRange(low=0.75, high=1.25, why="a quarter either way")
 
 
 def designs_of(job: Job) -> PlanTable:
@@ -129,21 +130,29 @@ def test_a_straggler_slow_down_that_is_set_is_the_expected_one_and_its_excess_ha
         assert lever.change(job, value).reliability.straggler_slowdown == pytest.approx(value)
 
 
-def test_an_error_of_all_of_a_step_does_not_make_it_endless() -> None:
-    wild = Accuracy(num_rows=9, bias_fraction=0.0, mean_absolute_error_fraction=1.0, is_measured=True)
-    step = next(
-        lever.input for lever in uncertain_inputs(job_with(), 0, wild) if lever.input.name == STEP_TIME
+def test_a_step_has_the_range_of_steps_of_its_kind() -> None:
+    step = lever_of(job_with(), STEP_TIME).input
+    assert (step.low, step.mid, step.high, step.why) == (0.75, 1.0, 1.25, QUARTER.why)
+
+
+@pytest.mark.parametrize(("accelerator", "told"), [(H100, ""), (H200, ", the least accurate group")])
+def test_that_range_holds_four_of_five_steps(accelerator: str, told: str) -> None:
+    job, plans = job_of(training(), rented(accelerator)), table_of(plan_of(data=8))
+    found = step_range(job, plans, 0)
+    low_s, high_s = step_time_interval(job, plans, 0, 2.0)
+    assert (found.low, found.high) == pytest.approx((low_s / 2.0, high_s / 2.0))
+    assert found.low < 1.0 < found.high
+    assert found.why.startswith("80 % interval of simulated steps, from their errors on ")
+    assert found.why.endswith(accuracy_of(job, plans, 0).compared_with + told)
+
+
+def test_what_was_never_measured_has_a_wider_range() -> None:
+    plans = table_of(plan_of(data=8))
+    known, unknown = (
+        step_range(job_of(training(name)), plans, 0) for name in ("llama-3.1-8b", "nemotron-h-8b")
     )
-    assert (step.low, step.mid, step.high) == pytest.approx((0.5, 1.0, 10.0))
-
-
-@pytest.mark.parametrize(("is_measured", "told"), [(True, ""), (False, ", the least accurate group")])
-def test_an_error_that_is_borrowed_from_other_accelerators_is_that_of_the_least_accurate(
-    *, is_measured: bool, told: str
-) -> None:
-    known = replace(QUARTER, is_measured=is_measured)
-    step = next(lever.input for lever in uncertain_inputs(job_with(), 0, known))
-    assert step.why == f"simulated steps have a mean error of 25.0 % on {known.compared_with}{told}"
+    assert unknown.low < known.low
+    assert unknown.high > known.high
 
 
 def test_a_given_range_of_the_step_time_is_that_of_actual_over_simulated() -> None:
