@@ -29,6 +29,7 @@ def test_stages_with_more_attention_are_told_with_what_they_take() -> None:
     assert note.startswith(
         "The 12 blocks that attend are simulated as spread evenly, 1.5 on each of 8 stages. With whole blocks, 1 or 2, the "
     )
+    assert "about 13." in note  # as docs/model/hybrids.md says
     assert note.endswith("longer for a micro-batch (docs/model/hybrids.md).")
 
 
