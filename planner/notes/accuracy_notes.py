@@ -13,7 +13,7 @@ from simulator.accuracy.published_runs import (
 )
 from simulator.accuracy.step_error import is_measured
 from simulator.domain.job import Job
-from simulator.domain.plan import PlanTable
+from simulator.domain.plan import Plan, PlanTable
 from simulator.machine.compute import has_measured_kernels
 from simulator.step.step_reach import beyond_measured, reach_of
 
@@ -65,7 +65,7 @@ def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | Non
         best: the recommended design.
     """
     notes = _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
-    notes += never_measured_notes(job, best) if best else []
+    notes += never_measured_notes(job, best.plan) if best else []
     notes += _unequal_errors(job)
     notes += _hardly_validated(job, best)
     estimated = [o.accelerator.id for o in job.offers if not has_measured_kernels(o.accelerator)]
@@ -94,13 +94,13 @@ def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
     return [f"{known}. With this bias corrected, {corrected}."]
 
 
-def never_measured_notes(job: Job, best: Design) -> list[str]:
-    """Returns notes if a design or its accelerator lies outside all steps that were compared."""
-    accelerator = job.offers[best.plan.offer].accelerator
-    if _is_calibrated(job, best):
+def never_measured_notes(job: Job, plan: Plan) -> list[str]:
+    """Returns notes if a plan or its accelerator lies outside all steps that were compared."""
+    accelerator = job.offers[plan.offer].accelerator
+    if _is_calibrated(job, plan):
         return []
     notes = []
-    if parts := beyond_measured(reach_of(job, PlanTable.from_plans([best.plan]), 0)):
+    if parts := beyond_measured(reach_of(job, PlanTable.from_plans([plan]), 0)):
         note = f"No published step with {' or '.join(parts)} was compared, so the error is assumed to be twice as large"
         notes.append(f"{note} (docs/validation.md).")
     if job.workload.model.linear_attention:
@@ -136,7 +136,7 @@ def _unequal_errors(job: Job) -> list[str]:
 
 def _hardly_validated(job: Job, best: Design | None) -> list[str]:
     """A note on mixtures of experts, unless the job has a calibration for the recommended accelerators."""
-    if job.workload.model.experts is None or (best and _is_calibrated(job, best)):
+    if job.workload.model.experts is None or (best and _is_calibrated(job, best.plan)):
         return []
     known = network_error(has_experts=True)
     way = "fast" if known.bias_fraction < 0 else "slow"
@@ -149,6 +149,6 @@ def _hardly_validated(job: Job, best: Design | None) -> list[str]:
     return [note]
 
 
-def _is_calibrated(job: Job, best: Design) -> bool:
-    accelerator = job.offers[best.plan.offer].accelerator.id
-    return calibrated_accuracy(job, accelerator, best.plan.precision) is not None
+def _is_calibrated(job: Job, plan: Plan) -> bool:
+    accelerator = job.offers[plan.offer].accelerator.id
+    return calibrated_accuracy(job, accelerator, plan.precision) is not None

@@ -202,7 +202,7 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
-    notes = [*plan_notes(job, design), *straggler_notes(job, plan), *never_measured_notes(job, design)]
+    notes = [*plan_notes(job, design), *straggler_notes(job, plan), *never_measured_notes(job, plan)]
     notes += [*spares_notes(job, design), *server_notes(evaluation.outcomes.checkpoints, 0)]
     notes += [*interval_notes(plan, design.checkpoint_interval_s, evaluation), *full_plan_notes(design)]
     if not _can_be_replayed(evaluation):

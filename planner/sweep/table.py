@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from planner.input.arguments import check_kind
+from planner.notes.accuracy_notes import never_measured_notes
 from planner.sweep.grid import AUTO, Sweep, SweepPoint
+from planner.uncertain.uncertainty import step_time_interval
 from simulator.record import finite_or_none
 from simulator.units import DAY, JOULES_PER_KWH
 from studies.tracking.design_table import plan_columns
@@ -17,6 +19,8 @@ from studies.tracking.design_table import plan_columns
 Row = dict[str, object]
 BROKEN = "broken_constraint"
 """Column with the constraint that rules out every layout for the scheme; empty if some layout supports it."""
+STEP_NOTES = "step_time_notes"
+"""Column with what no compared step has of a design; empty if its like were compared."""
 
 
 def sweep_rows(sweep: Sweep, points: Iterable[SweepPoint]) -> list[Row]:
@@ -90,6 +94,7 @@ def _figures(point: SweepPoint) -> dict[str, np.ndarray]:
     healthy_s = run.productive_s + run.straggler_s
     return {
         "step_time_s": outcomes.steps.step_time_s,
+        **_certainty(point),
         "mfu_fraction": outcomes.summary.mfu_fraction,
         "checkpoint_bytes_per_gpu": saves.bytes_per_save / point.result.plans.num_gpus,
         "stall_s": saves.stall_s,
@@ -111,3 +116,14 @@ def _figures(point: SweepPoint) -> dict[str, np.ndarray]:
         "cost_usd": scores.cost_usd,
         "carbon_kgco2e": scores.carbon_kgco2e,
     }
+
+
+def _certainty(point: SweepPoint) -> dict[str, np.ndarray]:
+    """The 80 % interval of every step, and what of the design was never measured."""
+    assert point.result is not None
+    job, plans = point.job, point.result.plans
+    steps_s = point.result.outcomes.steps.step_time_s.tolist()
+    intervals = [step_time_interval(job, plans, row, step_s) for row, step_s in enumerate(steps_s)]
+    notes = [" ".join(never_measured_notes(job, plans.plan(row))) for row in range(len(plans))]
+    low_s, high_s = np.array(intervals).reshape(-1, 2).T
+    return {"step_time_low_s": low_s, "step_time_high_s": high_s, STEP_NOTES: np.array(notes, dtype=object)}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, cast
 
 from constraints.registry import CONSTRAINTS
 from planner.sweep.grid import Sweep, as_written
-from planner.sweep.table import BROKEN, Row, can_run
+from planner.sweep.table import BROKEN, STEP_NOTES, Row, can_run
 from planner.text import human
 from planner.text.text_blocks import grid, headline, sentences, title
 from simulator.units import MINUTE
@@ -50,6 +50,7 @@ def show_sweep(sweep: Sweep, rows: list[Row], console: Console, *, is_whole: boo
             f"{ELSEWHERE} on the fastest layout that supports the scheme, which is not the fastest layout overall."
         )
     notes += _why_not(rows)
+    notes += _certainty(sweep, rows)
     if sweep.calibration:
         notes.append(f"With the constants of {sweep.calibration}.")
     if rows and is_whole and (empty := list(empty_points(sweep, rows))):
@@ -81,6 +82,46 @@ def _why_not(rows: list[Row]) -> Iterator[str]:
         yield f"{NONE} {', '.join(kept_out)}: {tried}: {CONSTRAINTS[rule].sentence}."
 
 
+def _certainty(sweep: Sweep, rows: list[Row]) -> Iterator[str]:
+    """Yields how well the steps are known, and what of the designs was never measured; of which designs, unless of all."""
+    designs = list(filter(can_run, rows))
+    intervals, notes = _grouped(designs, _interval), _grouped(designs, lambda row: str(row[STEP_NOTES]))
+    if len(intervals) > 1:
+        told = "; ".join(f"{interval} for {_which(sweep, some)}" for interval, some in intervals.items())
+    else:
+        told = "".join(intervals)
+    if told:
+        yield f"80 % interval of the step time, beside the simulated one: {told}."
+    for note, some in notes.items():
+        if note:
+            yield note if len(some) == len(designs) else f"{_which(sweep, some)}: {note}"
+
+
+def _grouped(rows: Iterable[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+def _which(sweep: Sweep, rows: list[Row]) -> str:
+    """How many designs these are, and where, if they share the values of the axes: `4 designs (workload.model = x)`."""
+    where = {_axes_of(sweep, row) for row in rows}
+    (shared,) = where if len(where) == 1 else ("",)
+    return human.designs(len(rows)) + (f" ({shared})" if shared else "")
+
+
+def _axes_of(sweep: Sweep, row: Row) -> str:
+    return ", ".join(f"{axis} = {as_written(row[axis])}" for axis in sweep.axes)
+
+
+def _interval(row: Row) -> str:
+    """How far the ends of the interval of a step are from it: `-4 % to +7 %`."""
+    step_s = number(row, "step_time_s")
+    low, high = (number(row, end) / step_s - 1.0 for end in ("step_time_low_s", "step_time_high_s"))
+    return f"{human.signed_percent(low, num_decimals=0)} to {human.signed_percent(high, num_decimals=0)}"
+
+
 def best_by_scheme(rows: list[Row]) -> dict[str, Row]:
     """Returns the row with the highest goodput for every checkpoint scheme that some layout supports."""
     best: dict[str, Row] = {}
@@ -98,22 +139,16 @@ def number(row: Row, name: str) -> float:
 
 def _points(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
     """The rows by the values of the axes, with a heading each."""
-    found: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(f"{axis} = {as_written(row[axis])}" for axis in sweep.axes), []).append(row)
-    for key, point in found.items():
-        yield f"at {', '.join(key)}" if key else "at every size", point
+    for values, point in _grouped(rows, lambda row: _axes_of(sweep, row)).items():
+        yield f"at {values}" if values else "at every size", point
 
 
 def _table(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, ...]]:
     schemes = [scheme.value for scheme in sweep.checkpoint_schemes]
     yield "GPUs", "accelerator", "MFU", "time", *schemes
-    sizes: dict[object, list[Row]] = {}
-    for row in rows:
-        sizes.setdefault(row["num_gpus"], []).append(row)
-    for size, here in sizes.items():
+    for size, here in _grouped(rows, lambda row: human.count(cast(int, row["num_gpus"]))).items():
         best = best_by_scheme(here)
-        yield human.count(cast(int, size)), *_best_figures(best), *_cells(best, schemes)
+        yield size, *_best_figures(best), *_cells(best, schemes)
 
 
 def _best_figures(best: Mapping[str, Row]) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ import math
 from planner.cli.terminal.output import rendered
 from planner.sweep.grid import Sweep
 from planner.sweep.table import Row
-from planner.sweep.view import show_sweep
+from planner.sweep.view import number, show_sweep
 
 SWEEP = Sweep.model_validate(
     {
@@ -26,6 +26,7 @@ def row(num_gpus: int, scheme: str, goodput: float, days: float, **others: objec
         "time_to_train_days": days,
         "mfu_fraction": 0.5,
         "step_time_s": 2.0,
+        "step_time_notes": "",
     }
     known = {
         "accelerator": "b300",
@@ -33,7 +34,12 @@ def row(num_gpus: int, scheme: str, goodput: float, days: float, **others: objec
         "checkpoint_scheme": scheme,
         "used_interval_s": math.inf,
     }
-    return {**known, **figures, "broken_constraint": "", **others}
+    row = {**known, **figures, "broken_constraint": "", **others}
+    ends = {
+        "step_time_low_s": 0.96 * number(row, "step_time_s"),
+        "step_time_high_s": 1.07 * number(row, "step_time_s"),
+    }
+    return {**ends, **row}
 
 
 def broken(num_gpus: int, scheme: str, rule: str) -> Row:
@@ -67,8 +73,8 @@ At every size
 EMPTY = " at 32 GPUs, 40 GPUs, 48 GPUs, 56 GPUs, 64 GPUs, 72 GPUs, 80 GPUs, 88 GPUs, 96 GPUs, 104 GPUs, and 2 more;"
 
 
-def shown(sweep: Sweep) -> str:
-    text = rendered(lambda console: show_sweep(sweep, ROWS, console))
+def shown(sweep: Sweep, rows: list[Row] = ROWS) -> str:
+    text = rendered(lambda console: show_sweep(sweep, rows, console))
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
@@ -85,3 +91,24 @@ def test_a_sweep_shows_the_best_interval_of_every_scheme_and_why_cells_are_empty
 def test_ten_sizes_without_a_layout_are_all_named() -> None:
     text = shown(SWEEP.model_copy(update={"num_gpus": SWEEP.num_gpus[:-2]}))
     assert " 96 GPUs, 104 GPUs; `capplan recommend`" in " ".join(text.split())
+
+
+def test_steps_that_are_known_alike_are_told_once() -> None:
+    words = " ".join(shown(SWEEP).split())
+    assert " 80 % interval of the step time, beside the simulated one: -4 % to +7 %. " in words
+    assert "80 % interval" not in shown(SWEEP, ROWS[-3:])
+
+
+def test_of_steps_that_are_known_less_well_it_is_told_which_and_why() -> None:
+    sweep = SWEEP.model_copy(update={"axes": {"workload.model": ("known", "new")}})
+    wide = {"workload.model": "new", "step_time_low_s": 1.0, "step_time_high_s": 4.0}
+    known = row(8, "async", 0.95, 20.0, **{"workload.model": "known"})
+    new, newer = (
+        row(size, "async", 0.95, 20.0, **wide, step_time_notes="Never measured.") for size in (8, 16)
+    )
+    words = " ".join(shown(sweep, [known, new, newer]).split())
+    intervals = "-4 % to +7 % for 1 design (workload.model = known); -50 % to +100 % for 2 designs (workload.model = new)."
+    assert f"beside the simulated one: {intervals} 2 designs (workload.model = new): Never measured." in words
+
+    all_new = " ".join(shown(sweep, [{**known, "step_time_notes": "Never measured."}, new]).split())
+    assert " -50 % to +100 % for 1 design (workload.model = new). Never measured." in all_new
