@@ -313,7 +313,6 @@ def can_time(name: str) -> bool:
     is_other = (
         shape.experts
         or shape.latent_attention
-        or shape.linear_attention
         or shape.sliding_window
         or shape.parallel_block
         or shape.qk_norm
