@@ -110,6 +110,10 @@ class LinearAttention(Record):
         """Returns the heads of keys over so many ranks that split heads: one for each rank where ranks have copies of keys."""
         return np.maximum(float(self.num_key_heads), num_ranks)
 
+    def entering_width_with(self, key_heads: Floats | float) -> Floats | float:
+        """Returns the values of a token that enter over all ranks, which have so many heads of keys, copies included."""
+        return self.entering_width + 2.0 * self.key_head_dim * (key_heads - self.num_key_heads)
+
     def matrix_parameters(self, hidden_size: int) -> int:
         """Returns the weights of one block that take part in matrix products; every rank holds those to a low rank whole."""
         products = hidden_size * (self.entering_width + self.value_width + 2 * self.low_rank)

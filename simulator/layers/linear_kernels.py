@@ -76,7 +76,7 @@ def transposed_widths(linear: LinearAttention, key_heads: Count) -> tuple[Count,
     output and the gradient of what enters (`_ssm_training`), the gated delta rule the output and that gradient. Flash Linear
     Attention's layers order tokens as their kernels do.
     """
-    entering = linear.entering_width + 2.0 * linear.key_head_dim * (key_heads - linear.num_key_heads)
+    entering = linear.entering_width_with(key_heads)
     match linear.kind:
         case "mamba-2":
             return entering + linear.value_width, entering

@@ -29,7 +29,7 @@ def kept_width(linear: LinearAttention, key_heads: Floats | float) -> Floats | f
     """
     v, heads, chunk = linear.value_width, linear.num_heads, linear.chunk_length
     k, wide = linear.key_head_dim * key_heads, heads * linear.key_head_dim
-    entering = linear.entering_width + 2.0 * (k - linear.key_width)
+    entering = linear.entering_width_with(key_heads)
     match linear.kind:
         case "mamba-2":
             return ACTIVATION_BYTES * (entering + 2 * v)
@@ -54,7 +54,7 @@ def working_width(linear: LinearAttention, key_heads: Floats | float) -> Floats 
     match linear.kind:
         case "mamba-2":
             # As states are passed back: they and their gradients in 32 bits and in 16, C B^T, steps.
-            entering = linear.entering_width + 2.0 * (k - linear.key_width)
+            entering = linear.entering_width_with(key_heads)
             in_16_bits = entering + 2.0 * (v + 2.0 * k) + 2 * v + 2 * states
             in_32_bits = 2 * states + key_heads * chunk + 3 * heads
         case "gated-delta-net":
