@@ -29,8 +29,9 @@ NUM_GATE_KERNELS = 1.0
 """An additional kernel where the attention core has a gate."""
 NUM_HEAD_NORMS = 2.0
 """Additional kernels where queries and keys have norms, one each."""
-NUM_PRODUCTS = 4.0
-"""Matrix products of one layer forward: before and after the attention core, into and out of the feed-forward block."""
+NUM_PRODUCTS, NUM_PRODUCTS_OF_ATTENTION = 4.0, 2.0
+"""Matrix products of one layer forward: before and after the attention core, into and out of the feed-forward block; and the
+first two."""
 NUM_COLLECTIVES = 2.0
 """Tensor-parallel collectives of one layer forward, with two sequential blocks."""
 NUM_ADAPTER_LAUNCHES = 4.0
@@ -85,8 +86,8 @@ def num_forward_kernels(rank: Rank) -> float:
     """Returns the launches of the memory-bound operators of one layer forward."""
     if is_counted(rank):
         return eager_kernels(rank)
-    casts = float(rank.workload.model.num_layer_norms) if checkpoints_norms(rank) else 0.0
     model = rank.workload.model
+    casts = float(model.num_layer_norms) if checkpoints_norms(rank) else 0.0
     heads = NUM_HEAD_NORMS if model.qk_norm else 0.0
     gates = NUM_GATE_KERNELS if model.has_output_gate else 0.0
     around_blocks = NUM_FORWARD_KERNELS / 2.0 * (1.0 + model.num_mixers)
@@ -108,9 +109,9 @@ def num_kernels_again(rank: Rank) -> Floats:
 
 def _num_products(rank: Rank) -> float:
     """Returns the matrix products of one layer forward, mean over the layers of a hybrid."""
-    number, of_attention = (
-        (NUM_SEPARATE_PRODUCTS, NUM_SEPARATE_OF_ATTENTION) if is_counted(rank) else (NUM_PRODUCTS, 2.0)
-    )
+    number, of_attention = NUM_PRODUCTS, NUM_PRODUCTS_OF_ATTENTION
+    if is_counted(rank):
+        number, of_attention = NUM_SEPARATE_PRODUCTS, NUM_SEPARATE_OF_ATTENTION
     model = rank.workload.model
     if model.linear_attention is None:
         return number
