@@ -22,8 +22,11 @@ NOTEWORTHY_FRACTION = 0.01
 def hybrid_notes(job: Job, plan: Plan) -> list[str]:
     """Returns a note where whole blocks make some stage slower than the average blocks that are simulated."""
     linear, num_stages = job.workload.model.linear_attention, plan.pipeline_parallel
-    cut = present_cut(job, plan)
-    if linear is None or cut is None or linear.num_attention_blocks % num_stages == 0:
+    if (
+        linear is None
+        or linear.num_attention_blocks % num_stages == 0
+        or (cut := present_cut(job, plan)) is None
+    ):
         return []
     mean = linear.num_attention_blocks / num_stages
     attention_s, linear_s = _block_s(job, plan, linear)
