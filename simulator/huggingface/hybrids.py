@@ -99,7 +99,7 @@ def _nemotron_experts(reader: ConfigReader) -> Experts | None:
 
 def _nemotron_blocks(reader: ConfigReader) -> Blocks:
     layers = _nemotron_layers(reader)
-    reader.whole("head_dim", "attention_head_dim")
+    reader.whole("head_dim", "attention_head_dim")  # must be there: hidden_size over heads is another width
     return {
         "kind": "mamba-2",
         **_mixers(layers.count(_LINEAR), layers.count(_FULL)),
@@ -115,7 +115,7 @@ def _nemotron_blocks(reader: ConfigReader) -> Blocks:
 def _qwen_blocks(reader: ConfigReader) -> Blocks | None:
     """Qwen3-Next and Qwen3.5: every fourth layer attends, or those that the file names; attention always has a gate."""
     reader.require("attn_output_gate", expected=True, meaning="attention without a gate for its output")
-    reader.whole("head_dim")
+    reader.whole("head_dim")  # must be there: hidden_size over heads is another width
     every = reader.whole("full_attention_interval", default=_USUAL_INTERVAL)
     if not every:
         reader.report("full_attention_interval", "must be at least 1")

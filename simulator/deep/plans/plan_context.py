@@ -23,7 +23,13 @@ CONTEXT = "context traffic"
 
 
 def context_core(rank: Rank, core: Items, way: int) -> Items:
-    """Returns the core and what context-parallel ranks exchange, forward (0) or backward (1), for the only design of `rank`."""
+    """Returns the core and what context-parallel ranks exchange, forward (0) or backward (1), for the only design of `rank`.
+
+    Args:
+        rank: ranks of the design.
+        core: the attention cores of a layer; in a hybrid a mean, of which one whole core hides one exchange.
+        way: forward or backward.
+    """
     share = rank.workload.model.attention_share
     if share in (0.0, 1.0):
         return _one_core(rank, core, way) if share else ()
