@@ -212,6 +212,11 @@ WORKLOAD_RULES = (
         paths=_paths("context_exchange", "documents.is_split_each"),
     ),
     UnusedRule(
+        is_used=lambda job: job.workload.model.indexer is not None,
+        why="the model has no indexer",
+        paths=_paths("trains_indexer"),
+    ),
+    UnusedRule(
         is_used=lambda job: job.workload.chosen_exchange == "all_gather",
         why="context_exchange is not all_gather",
         paths=_paths("documents.is_split_each"),

@@ -12,6 +12,9 @@ from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 
+INDEXER_LOSS_COEFFICIENT = 0.01
+"""Weight of the loss that trains the indexer, that of Megatron-LM's own test (`gpt3_mcore_te_tp2_pp2_dsa`)."""
+
 
 def model_arguments(workload: Workload) -> Iterator[LaunchArgument]:
     """Yields the arguments of the network, without its experts.
@@ -24,6 +27,7 @@ def model_arguments(workload: Workload) -> Iterator[LaunchArgument]:
     yield argument("hidden-size", model.hidden_size)
     yield argument("ffn-hidden-size", model.ffn_hidden_size)
     yield from _attention(model)
+    yield from _indexer(workload)
     if model.is_gated:
         yield argument("swiglu")
         yield argument("normalization", "RMSNorm")
@@ -79,6 +83,23 @@ def _attention(model: ModelShape) -> Iterator[LaunchArgument]:
         yield argument("window-size", f"{window.window_tokens - 1},0")
         if window.full_every:
             yield argument("window-attn-skip-freq", window.full_every)
+
+
+def _indexer(workload: Workload) -> Iterator[LaunchArgument]:
+    """What chooses the tokens that attention sees, with the kernels that are simulated; nothing for other attention."""
+    if (indexer := workload.model.indexer) is None:
+        return
+    yield argument("experimental-attention-variant", "dsa")
+    yield argument("dsa-kernel-backend", "cudnn")
+    yield argument("dsa-indexer-n-heads", indexer.num_heads)
+    yield argument("dsa-indexer-head-dim", indexer.head_dim)
+    yield argument("dsa-indexer-topk", indexer.chosen_tokens)
+    if indexer.layer_step > 1:
+        yield argument("dsa-indexer-topk-freq", indexer.layer_step)
+        yield argument("dsa-indexer-skip-topk-offset", indexer.num_leading_layers)
+    if workload.trains_indexer:
+        yield argument("dsa-indexer-loss-coeff", INDEXER_LOSS_COEFFICIENT)
+        yield argument("dsa-indexer-use-sparse-loss")
 
 
 def _positions(workload: Workload) -> Iterator[LaunchArgument]:

@@ -42,6 +42,10 @@ class SlidingWindow(Record):
         return num_layers // self.full_every if self.full_every else 0
 
 
+class ChosenTokens(SlidingWindow):
+    """Tokens that an indexer chooses, wherever they are: as many as in a window of that size, but no tile of them is masked."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Span:
     """How far the tokens of some layers look back."""
@@ -148,6 +152,6 @@ def kernel_pairs(lengths: Floats, window: SlidingWindow | None) -> Floats:
 
 def _masked_pairs(lengths: Floats, window: SlidingWindow | None) -> Floats:
     """Twice the pairs that kernels compute at the far edge of a window; that at the diagonal is in their own law."""
-    if window is None or window.is_chunked:
+    if window is None or window.is_chunked or isinstance(window, ChosenTokens):
         return np.zeros_like(lengths)
     return 2.0 * WINDOW_EDGE_TOKENS * np.maximum(0.0, lengths - float(window.window_tokens))

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import NamedTuple, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from simulator.domain.token_indexer import TokenIndexer
 from simulator.record import Record
+
+
+class PartWeights(NamedTuple):
+    """Weights of one part of a model, over all ranks that share one copy; `simulator.layout.chunks.ChunkWeights` has many."""
+
+    shared: float
+    """Weights that every token uses."""
+    routed: int = 0
+    """Weights of routed experts."""
+    whole: float = 0
+    """Weights that every token uses and that tensor-parallel ranks do not split."""
+    never_cast: int = 0
+    """Weights whose products stay in 16 bits in any format."""
 
 
 class MixtureOfExperts(Record):
@@ -72,3 +86,10 @@ class LatentAttention(Record):
     """Part of a query or key head without position."""
     value_head_dim: PositiveInt
     """Dimension of a value head."""
+    indexer: TokenIndexer | None = None
+    """What chooses the tokens that attention sees (DeepSeek Sparse Attention); left out: it sees all before it."""
+
+    @property
+    def key_width(self) -> int:
+        """Values of a token's key where heads attend to latents: the latent and the rotary key, which all of them share."""
+        return self.key_value_rank + self.rope_head_dim

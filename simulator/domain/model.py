@@ -9,32 +9,22 @@ Nomenclature (used by every module of the simulator):
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from dataclasses import replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from simulator.domain.attention_span import SequenceShape, SlidingWindow
-from simulator.domain.blocks import LatentAttention, MixtureOfExperts
+from simulator.domain.attention_span import ChosenTokens, SequenceShape, SlidingWindow
+from simulator.domain.blocks import LatentAttention, MixtureOfExperts, PartWeights
 from simulator.domain.choices import ParallelBlock, QueryKeyNorm
 from simulator.domain.documents import Documents
 from simulator.domain.linear_attention import LinearAttention
+from simulator.domain.model_rules import shape_rule
+from simulator.domain.token_indexer import TokenIndexer
 from simulator.record import Record
 from simulator.table import Integers
-
-
-class PartWeights(NamedTuple):
-    """Weights of one part of a model, over all ranks that share one copy; `simulator.layout.chunks.ChunkWeights` has many."""
-
-    shared: float
-    """Weights that every token uses."""
-    routed: int = 0
-    """Weights of routed experts."""
-    whole: float = 0
-    """Weights that every token uses and that tensor-parallel ranks do not split."""
-    never_cast: int = 0
-    """Weights whose products stay in 16 bits in any format."""
 
 
 class ModelShape(Record):
@@ -88,35 +78,19 @@ class ModelShape(Record):
 
     @model_validator(mode="after")
     def _shape_is_consistent(self) -> Self:
-        if self.num_heads % self.num_kv_heads:
-            raise ValueError(f"num_kv_heads ({self.num_kv_heads}) must divide num_heads ({self.num_heads})")
-        if self.experts and self.experts.num_dense_layers > self.num_layers:
-            raise ValueError(
-                f"num_dense_layers ({self.experts.num_dense_layers}) must not exceed num_layers ({self.num_layers})"
-            )
-        if self.experts and self.experts.layer_step > self.num_layers:
-            raise ValueError(
-                f"layer_step ({self.experts.layer_step}) must not exceed num_layers ({self.num_layers})"
-            )
-        if self.qk_norm and self.latent_attention:
-            raise ValueError(f"qk_norm ({self.qk_norm}) excludes latent_attention, whose latents have norms")
+        if rule := shape_rule(self):
+            raise ValueError(rule)
         return self
 
-    @model_validator(mode="after")
-    def _mixers_are_consistent(self) -> Self:
-        if self.has_output_gate and self.latent_attention:
-            raise ValueError("has_output_gate excludes latent_attention; leave one of them out")
-        linear = self.linear_attention
-        if linear and self.parallel_block:
-            raise ValueError("linear_attention excludes parallel_block; leave one of them out")
-        if linear and self.sliding_window and not linear.num_attention_blocks:
-            raise ValueError("sliding_window needs blocks that attend, and num_attention_blocks is 0")
-        if linear and linear.num_mixers < self.num_layers:
-            raise ValueError(
-                f"num_blocks ({linear.num_blocks}) and num_attention_blocks ({linear.num_attention_blocks}) of "
-                f"linear_attention must add up to at least num_layers ({self.num_layers})"
-            )
-        return self
+    @property
+    def indexer(self) -> TokenIndexer | None:
+        """What chooses the tokens that attention sees; `None` if it sees all before it."""
+        return self.latent_attention.indexer if self.latent_attention else None
+
+    @property
+    def indexer_share(self) -> float:
+        """Indexers per layer; 0 without."""
+        return self.indexer.num_among(self.num_layers) / self.num_layers if self.indexer else 0.0
 
     @property
     def attention_share(self) -> float:
@@ -178,12 +152,24 @@ class ModelShape(Record):
 
     @property
     def mixing_parameters(self) -> float:
-        """Weights of the blocks of a layer that mix tokens: those of attention, or the mean over the layers of a hybrid."""
+        """Weights of the blocks of a layer that mix tokens: those of attention, or the mean over layers that differ in them."""
         if self.linear_attention is None:
-            return self.attention_parameters
+            return self.attention_parameters + self._indexer_matrices + self._indexer_norms
         linear = self.linear_attention
         others = linear.matrix_parameters(self.hidden_size) + linear.other_parameters()
         return self.attention_share * self.attention_parameters + self.linear_share * others
+
+    @property
+    def _indexer_matrices(self) -> float:
+        """Weights of the products of an indexer, mean over the layers."""
+        if not (self.latent_attention and self.indexer):
+            return 0
+        parameters = self.indexer.matrix_parameters(self.hidden_size, self.latent_attention.query_rank)
+        return self.indexer_share * parameters
+
+    @property
+    def _indexer_norms(self) -> float:
+        return self.indexer_share * self.indexer.norm_parameters if self.indexer else 0
 
     @property
     def num_layer_norms(self) -> float:
@@ -261,7 +247,7 @@ class ModelShape(Record):
             width = self.attention_share * (mla.query_rank + mla.key_value_rank + mla.rope_head_dim)
         if linear := self.linear_attention:
             width = width + self.linear_share * 2 * linear.low_rank
-        return self.hidden_size * width
+        return self.hidden_size * width + self._indexer_matrices + self._indexer_norms
 
     @property
     def expert_layer_whole_parameters(self) -> float:
@@ -352,6 +338,8 @@ class ModelShape(Record):
         if linear := self.linear_attention:
             num_blocks = (self.num_layers + self.num_mtp_layers) * self.linear_share
             others += round(num_blocks * linear.other_parameters())
+        if self.indexer:
+            others += round((self.num_layers + self.num_mtp_layers) * self._indexer_norms)
         again = self.num_mtp_layers * self.vocabulary_size * self.hidden_size
         return self.num_active_parameters - others + again
 
@@ -365,6 +353,7 @@ class ModelShape(Record):
         arXiv 2204.02311, appendix B), with what a token sees in the place of s where windows or packed documents shorten
         it. The input embedding is a look-up and counts nothing, nor do the norms. Multi-token prediction counts, its logits
         included, and linear attention counts its scan, as in Megatron Core (`num_floating_point_operations` of `training.py`).
+        An indexer counts its scores of all tokens that may be seen, and of their gradients those of the chosen ones.
         """
         qk_dim, value_dim = self.attention_dims
         span = self.sequence_shape(sequence_length, documents).mean_span if is_causal else sequence_length
@@ -373,10 +362,21 @@ class ModelShape(Record):
         flop = 6.0 * self.num_matrix_parameters + attention * (0.5 if is_causal else 1.0)
         if linear := self.linear_attention:
             flop += 3.0 * num_layers * self.linear_share * linear.scan_flop_per_token()
+        if indexer := self.indexer:
+            visible = self.visible_shape(sequence_length, documents).mean_span
+            pairs = (visible / 2.0 if is_causal else sequence_length) + span
+            flop += num_layers * self.indexer_share * indexer.flop_per_pair() * pairs
         return flop
 
     def sequence_shape(self, sequence_length: int, documents: Documents | None) -> SequenceShape:
         """Returns the attention pattern of a sequence of this length, or of one packed with documents."""
+        shape = self.visible_shape(sequence_length, documents)
+        if self.indexer:
+            return replace(shape, window=ChosenTokens(window_tokens=self.indexer.chosen_tokens))
+        return shape
+
+    def visible_shape(self, sequence_length: int, documents: Documents | None) -> SequenceShape:
+        """Returns the pattern of all tokens that may be seen, from which an indexer chooses where there is one."""
         return SequenceShape(
             tokens=sequence_length,
             num_layers=self.linear_attention.num_attention_blocks

@@ -30,6 +30,7 @@ from simulator.domain.hardware import Precision
 from simulator.domain.lora import Lora, adapters_rule
 from simulator.domain.model import ModelShape
 from simulator.domain.recompute_modules import CORE, RESTORED, modules_rule
+from simulator.domain.workload_rules import chosen_tokens_rule
 from simulator.record import Record
 
 
@@ -182,10 +183,10 @@ class Workload(Record):
     (PyTorch's pipelines without `return_outputs=False` on a whole batch; torchtitan until October 2025)."""
     context_exchange: ContextExchange | None = None
     """How context-parallel ranks attend to the whole sequence; left out: `ring`, or `all_gather` if the model has a sliding
-    window, which rings do not support. `ring`: keys and values travel around during the computation; `all_gather`: they are
-    gathered before it (Llama 3); `gathered_ring`: gathered, but computed as in a ring, with gradients travelling around in 32
-    bits (PyTorch, torchtitan); `all_to_all`: parts of the sequence are exchanged for heads (DeepSpeed Ulysses); `hybrid`: heads
-    inside a link domain, a ring between domains (Megatron-LM's `a2a+p2p`)."""
+    window or an indexer, which rings do not support. `ring`: keys and values travel around during the computation;
+    `all_gather`: they are gathered before it (Llama 3); `gathered_ring`: gathered, but computed as in a ring, with gradients
+    travelling around in 32 bits (PyTorch, torchtitan); `all_to_all`: parts of the sequence are exchanged for heads (DeepSpeed
+    Ulysses); `hybrid`: heads inside a link domain, a ring between domains (Megatron-LM's `a2a+p2p`)."""
     expert_dispatch: ExpertDispatch = "all_to_all"
     """How tokens reach their experts. `all_to_all`: every copy travels separately; `deduplicated`: one copy to each link domain
     and rank where a token is needed (DeepEP, Hybrid-EP)."""
@@ -211,6 +212,9 @@ class Workload(Record):
     at most e: one rank then has all tokens."""
     expert_capacity_factor: float | None = Field(default=None, ge=1)
     """Maximum number of tokens of a rank's experts over the average; further tokens are dropped. Left out: none are dropped."""
+    trains_indexer: bool = True
+    """Whether a loss over the chosen tokens trains the indexer of sparse attention (Megatron Core: `dsa_indexer_loss_coeff`
+    with `dsa_indexer_use_sparse_loss`); false: it chooses, but does not learn."""
     documents: Documents | None = None
     """Documents packed into the sequences; left out: every sequence is one document."""
     evaluation_every_steps: float | None = Field(default=None, ge=1)
@@ -280,6 +284,12 @@ class Workload(Record):
         return self
 
     @model_validator(mode="after")
+    def _attends_to_chosen_tokens(self) -> Self:
+        if self.model.indexer and (rule := chosen_tokens_rule(self)):
+            raise ValueError(rule)
+        return self
+
+    @model_validator(mode="after")
     def _has_modules_to_compute_again(self) -> Self:
         modules = self.recompute_modules
         if rule := modules_rule(self.model, modules):
@@ -304,6 +314,11 @@ class Workload(Record):
         return self.model.sequence_shape(self.sequence_length, self.documents)
 
     @property
+    def visible_shape(self) -> SequenceShape:
+        """What a sequence looks like to an indexer, which scores all tokens that may be seen."""
+        return self.model.visible_shape(self.sequence_length, self.documents)
+
+    @property
     def model_flop_per_token(self) -> float:
         """Floating-point operations that training needs per token, without any recomputation."""
         return self.model.model_flop_per_token(self.sequence_length, documents=self.documents)
@@ -321,7 +336,8 @@ class Workload(Record):
     @property
     def chosen_exchange(self) -> ContextExchange:
         """How context-parallel ranks attend to the whole sequence."""
-        return self.context_exchange or ("all_gather" if self.model.sliding_window else "ring")
+        has_ring = not (self.model.sliding_window or self.model.indexer)
+        return self.context_exchange or ("ring" if has_ring else "all_gather")
 
     @property
     def offloaded_gradient_fraction(self) -> float:

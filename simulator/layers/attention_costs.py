@@ -16,6 +16,7 @@ from simulator.domain.blocks import LatentAttention
 from simulator.domain.hardware import Precision
 from simulator.layers.context_copies import context_copies_s
 from simulator.layers.context_split import slowest_ranks
+from simulator.layers.indexer_costs import sparse_core_s
 from simulator.layout.kept_inputs import ACTIVATION_BYTES
 from simulator.machine.attention_kernels import with_first_flash
 from simulator.machine.compute import (
@@ -25,11 +26,14 @@ from simulator.machine.compute import (
     attention_time_s,
     unfused_attention_time_s,
 )
-from simulator.machine.products import INTO_ATTENTION, LEAVING, ONE_PRODUCT
+from simulator.machine.products import INTO_ATTENTION, LEAVING, ONE_PRODUCT, Batch
 from simulator.machine.rank import Rank, once_per_rank
 from simulator.table import Floats, total
 from simulator.traffic.context_exchange import num_core_kernels, ring_steps
 from simulator.traffic.layer_collectives import Directions
+
+Product = tuple[Floats, Floats, Floats]
+"""Tokens, output and inner size of a product on one rank, `(n,)` each."""
 
 
 @once_per_rank
@@ -42,16 +46,39 @@ def projections_s(rank: Rank) -> Directions:
 def each_projection_s(rank: Rank) -> list[Directions]:
     """Returns the time of each product before and after the attention core.
 
-    In latent attention, the input that is gathered from all ranks enters the up-projections.
+    In latent attention, the input that is gathered from all ranks enters the up-projections. Where heads attend to latents, the
+    products of each head with queries and outputs are in the place of that to keys and values.
     """
     mla = rank.workload.model.latent_attention
     down, up = ONE_PRODUCT, INTO_ATTENTION
-    batches = [up, LEAVING] if mla is None else [*([down] if mla.query_rank else []), up, down, up, LEAVING]
+    batches = [up, LEAVING]
+    if mla:
+        raised = [] if mla.indexer else [up]
+        batches = [*([down] if mla.query_rank else []), up, down, *raised, LEAVING]
     products = zip(attention_products(rank), batches, strict=True)
-    return [rank.gemm_s(*product, batch) for product, batch in products]
+    *before, leaving = [rank.gemm_s(*product, batch) for product, batch in products]
+    of_heads = [rank.in_16_bits.gemm_s(*product, batch) for product, batch in products_of_heads(rank)]
+    return [*before, *of_heads, leaving]
 
 
-def attention_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
+def products_of_heads(rank: Rank) -> list[tuple[Product, Batch]]:
+    """Returns tokens, output and inner size of the products of each head where heads attend to latents, and their number.
+
+    Queries are multiplied into the latents of keys, outputs out of those of values, in 16 bits (`absorbed_mla.py` of Megatron
+    Core). There are none where keys and values are made for each head.
+    """
+    mla = rank.workload.model.latent_attention
+    if mla is None or mla.indexer is None:
+        return []
+    heads = Batch(num_gemms=rank.workload.model.num_heads / rank.plans.tensor_parallel)
+    latent, *widths = (
+        np.full(len(rank.plans), float(width))
+        for width in (mla.key_value_rank, mla.nope_head_dim, mla.value_head_dim)
+    )
+    return [((rank.tokens, latent, widths[0]), heads), ((rank.tokens, widths[1], latent), heads)]
+
+
+def attention_products(rank: Rank) -> list[Product]:
     """Returns tokens, output size and inner size of each projection on one rank.
 
     The down-projections to latents are whole on every rank, which applies them to the tokens whose norms it computes.
@@ -75,35 +102,40 @@ def attention_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
         if mla.query_rank
         else [(rank.tokens, query_width, h)]
     )
-    down = np.full_like(h, mla.key_value_rank + mla.rope_head_dim)
     up = model.num_heads * (mla.nope_head_dim + value_dim) / t
+    raised = [] if mla.indexer else [(rank.tokens, up, np.full_like(h, mla.key_value_rank))]
     return [
         *query,
-        (rank.split_tokens, down, h),
-        (rank.tokens, up, np.full_like(h, mla.key_value_rank)),
+        (rank.split_tokens, np.full_like(h, mla.key_width), h),
+        *raised,
         (rank.tokens, h, model.num_heads * value_dim / t),
     ]
 
 
 def up_projections_s(rank: Rank) -> list[Directions]:
-    """Returns the time of the up-projections of latent attention to queries, keys and values; zero without latents."""
+    """Returns the time of the up-projections of latent attention in front of its core; zero without latents."""
     mla = rank.workload.model.latent_attention
     if mla is None:
         return []
-    times_s = each_projection_s(rank)
-    return [times_s[place] for place in _up_places(mla)]
+    times_s, behind_queries = each_projection_s(rank), -3 if mla.indexer else -2
+    return [times_s[_place_of_queries(mla)], times_s[behind_queries]]
 
 
-def up_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
-    """Returns tokens, output size and inner size of the up-projections from latents; none without latent attention."""
+def up_products(rank: Rank) -> list[Product]:
+    """Returns tokens, output and inner size of the products that latents enter; none without latent attention.
+
+    They are those up to queries, and to keys and values unless heads attend to latents.
+    """
     mla = rank.workload.model.latent_attention
     products = attention_products(rank)
-    return [] if mla is None else [products[place] for place in _up_places(mla)]
+    if mla is None:
+        return []
+    return [products[_place_of_queries(mla)], *([] if mla.indexer else [products[-2]])]
 
 
-def _up_places(mla: LatentAttention) -> tuple[int, int]:
-    """Where the products up to heads stand among all projections: of queries, then of keys and values."""
-    return (1 if mla.query_rank else 0), -2
+def _place_of_queries(mla: LatentAttention) -> int:
+    """Where the product up to queries stands among all projections."""
+    return 1 if mla.query_rank else 0
 
 
 @once_per_rank
@@ -111,8 +143,12 @@ def attention_core_s(rank: Rank) -> Directions:
     """Returns the time of scores, softmax and the product with the values, in 16 bits whatever the products around it use.
 
     It is the mean over the layers, some of which may have shorter windows. With packed documents it is that of the replica with
-    the most work; with gathered keys, of the rank with the most. Separate kernels also compute what the mask hides.
+    the most work; with gathered keys, of the rank with the most. Separate kernels also compute what the mask hides. Where
+    tokens are chosen, the indexer is not in it (`simulator.layers.indexer_costs`).
     """
+    if rank.workload.model.indexer:
+        copies_s, (forward_s, backward_s) = context_copies_s(rank), sparse_core_s(rank)
+        return forward_s + copies_s[0], backward_s + copies_s[1]
     if rank.workload.attention in SEPARATE_KERNELS:
         return _unfused_core(rank, SEPARATE_KERNELS[rank.workload.attention])
     imbalance, copies_s = _document_imbalance(rank), context_copies_s(rank)

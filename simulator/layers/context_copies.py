@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.layers.context_split import slowest_ranks
+from simulator.layout.attended_keys import key_value_width
 from simulator.layout.kept_inputs import ACTIVATION_BYTES
 from simulator.machine.rank import Rank
 from simulator.table import Floats
@@ -82,8 +83,8 @@ def _ring_s(rank: Rank) -> Directions:
     """Sums over the steps of a ring: outputs forward, gradients of queries, keys and values backward."""
     model, t, steps, merge = rank.workload.model, rank.plans.tensor_parallel, ring_steps(rank), _merge(rank)
     qk_dim, value_dim = model.attention_dims
-    heads, kv_heads = model.num_heads / t, np.maximum(1.0, rank.workload.attended_kv_heads / t)
-    keys_and_values = rank.tokens * kv_heads * (qk_dim + value_dim)
+    heads = model.num_heads / t
+    keys_and_values = rank.tokens * key_value_width(rank.workload, rank.plans)
     forward_bytes = merge.output * rank.tokens * heads * value_dim + merge.key * keys_and_values
     gradient_bytes = merge.query_gradient * rank.tokens * heads * qk_dim
     backward_bytes = gradient_bytes + (merge.key + merge.key_gradient) * keys_and_values

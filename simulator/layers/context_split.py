@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from simulator.domain.attention_span import (
+    ChosenTokens,
     SequenceShape,
     SlidingWindow,
     kernel_pairs,
@@ -141,7 +142,7 @@ def _of_micro_batches(work: Floats, num_sequences: int) -> Floats:
 
 def _keys_before(starts: Floats, window: SlidingWindow | None) -> Floats:
     """Keys ahead of a piece that its queries see, given how many tokens of its document are ahead of it."""
-    if window is None:
+    if window is None or isinstance(window, ChosenTokens):
         return starts
     size = float(window.window_tokens)
     return np.asarray(np.mod(starts, size) if window.is_chunked else np.minimum(starts, size))

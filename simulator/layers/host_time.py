@@ -16,6 +16,7 @@ from simulator.layers.eager_operators import (
     eager_kernels,
     is_counted,
 )
+from simulator.layers.indexer_costs import num_indexer_kernels
 from simulator.layers.linear_costs import linear_products, num_scan_kernels
 from simulator.machine.compute import SEPARATE_KERNELS
 from simulator.machine.rank import Rank
@@ -63,8 +64,8 @@ def host_waits_s(
     again_s = (rank.plans.recompute == Recompute.FULL.code) * host_s
     # Frozen weights have no gradients of their own.
     frozen = _num_products(rank) if rank.workload.lora else 0.0
-    scan_forward, scan_backward = num_scan_kernels(rank)
-    backward_launches = BACKWARD_RATIO * (num_launches - scan_forward) + scan_backward
+    own_forward, own_backward = map(sum, zip(num_scan_kernels(rank), num_indexer_kernels(rank), strict=True))
+    backward_launches = BACKWARD_RATIO * (num_launches - own_forward) + own_backward
     backward_launches = backward_launches - frozen + num_kernels_again(rank) + more[1]
     backward_host_s = launch_s * backward_launches + again_s
     if rank.workload.kernel_launch == "blocking-2022":
@@ -124,7 +125,8 @@ def _num_forward_launches(rank: Rank) -> Floats:
     collectives = np.where(rank.plans.tensor_parallel > 1, num_collectives, 0.0)
     separate = SEPARATE_KERNELS.get(rank.workload.attention)
     attention = rank.workload.model.attention_share * (separate.num_forward if separate else 1.0)
-    own = num_forward_kernels(rank) + _num_products(rank) + attention + num_scan_kernels(rank)[0]
+    own = num_forward_kernels(rank) + _num_products(rank) + attention
+    own = own + num_scan_kernels(rank)[0] + num_indexer_kernels(rank)[0]
     return np.asarray(own + collectives + _num_adapter_launches(rank))
 
 

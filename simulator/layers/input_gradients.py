@@ -23,16 +23,13 @@ import numpy as np
 
 from simulator.domain.lora import AdaptedProduct
 from simulator.domain.plan import splits_backward
-from simulator.layers.attention_costs import attention_products, up_products
+from simulator.layers.attention_costs import Product, attention_products, up_products
 from simulator.layers.linear_costs import linear_products
 from simulator.machine.network import all_gather_s
 from simulator.machine.rank import Rank
 from simulator.table import Booleans, Floats, total
 from simulator.traffic.latent_exchange import latent_bytes
 from simulator.traffic.layer_collectives import entered_products, entering_s, exposed_s, num_entered
-
-Product = tuple[Floats, Floats, Floats]
-"""Tokens, output and inner size of a product on one rank, `(n,)` each."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from simulator.layers.adapter_costs import adapters_s
 from simulator.layers.attention_costs import attention_core_s
 from simulator.layers.expert_biases import are_apart, bias_launches, biases_s
 from simulator.layers.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
+from simulator.layers.indexer_costs import indexer_s
 from simulator.layers.input_gradients import beside_products_s, entered_in_layer
 from simulator.layers.linear_costs import cores_s, projections_s, scan_s
 from simulator.layers.moved_operators import block_sums_s, moved_operators_s
@@ -41,6 +42,7 @@ from simulator.traffic.expert_exchange import (
     hidden_in_pairs_s,
     hides_in_pairs,
 )
+from simulator.traffic.latent_exchange import indexer_exchange_s
 from simulator.traffic.layer_collectives import (
     Directions,
     in_pieces_s,
@@ -161,14 +163,14 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Dire
 
 def _operators_s(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Directions]:
     before, behind = projections_s(rank)
-    core, scan = cores_s(rank), scan_s(rank)
+    core, scan, indexer = cores_s(rank), scan_s(rank), indexer_s(rank)
     parts = feed_forward_operators(rank, is_expert=is_expert)
     ffn = total(forward_s for forward_s, _ in parts.values()), total(back_s for _, back_s in parts.values())
     moved_s = moved_operators_s(rank, is_expert=is_expert)
     forward_s, backward_s = (
-        (of_before + of_behind + of_core) * rank.compute_slowdown + of_scan + of_block + moved
-        for of_before, of_behind, of_core, of_scan, of_block, moved in zip(
-            before, behind, core, scan, ffn, moved_s, strict=True
+        (of_before + of_behind + of_core) * rank.compute_slowdown + of_scan + of_indexer + of_block + moved
+        for of_before, of_behind, of_core, of_scan, of_indexer, of_block, moved in zip(
+            before, behind, core, scan, indexer, ffn, moved_s, strict=True
         )
     )
     if rank.workload.model.parallel_block:
@@ -177,7 +179,8 @@ def _operators_s(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Direct
     if rank.workload.lora:
         added_s = adapters_s(rank)
         forward_s, backward_s = forward_s + added_s[0], backward_s + added_s[1]
-    return forward_s, backward_s, (core[0] * rank.compute_slowdown, core[1] * rank.compute_slowdown)
+    core_s = core[0] * rank.compute_slowdown + indexer[0], core[1] * rank.compute_slowdown + indexer[1]
+    return forward_s, backward_s, core_s
 
 
 def _tensor_collectives(rank: Rank, *, is_expert: bool) -> Directions:
@@ -195,7 +198,7 @@ def _tensor_collectives(rank: Rank, *, is_expert: bool) -> Directions:
         rank, (forward_core_s * rank.compute_slowdown, backward_core_s * rank.compute_slowdown)
     )
     context_forward_s, context_backward_s = layer_exchange_s(rank, attention_s)
-    repeated_core_s = rank.workload.model.attention_share * attention_s[0]
+    repeated_core_s = rank.workload.model.attention_share * attention_s[0] + indexer_exchange_s(rank)[0]
     shown_s = (
         in_pieces_s(rank, tensor_forward_s, covers_s[0]) + context_forward_s,
         in_pieces_s(rank, tensor_backward_s, covers_s[1])

@@ -11,10 +11,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.domain.hardware import Precision
 from simulator.domain.linear_attention import LinearAttention
-from simulator.layers.attention_costs import attention_core_s, attention_products, each_projection_s
+from simulator.layers.attention_costs import (
+    Product,
+    attention_core_s,
+    attention_products,
+    each_projection_s,
+    products_of_heads,
+)
+from simulator.layers.indexer_costs import indexer_weight_gradients_s
 from simulator.layers.linear_kernels import Kernel, ScanKernels, scan_kernels, transposed_widths
+from simulator.layers.transferred_kernels import best_attention_flop_per_s, kernel_s
 from simulator.machine.products import INTO_ATTENTION, LEAVING, ONE_PRODUCT
 from simulator.machine.rank import Rank, once_per_rank
 from simulator.table import Floats, total
@@ -26,9 +33,6 @@ ORDER_BYTES = 4.0
 NUM_ORDERS_BEFORE, NUM_ORDERS_BEHIND = 3.0, 2.0
 """Copies of what context-parallel ranks exchange, in front of the scan and behind it: by rank, of several tensors in one, in
 the order of the sequence (`all_to_all_sp2hp`, `pre_conv_ssm` and `_undo_attention_load_balancing` of Megatron Core)."""
-
-Product = tuple[Floats, Floats, Floats]
-"""Tokens, output and inner size of a product on one rank, `(n,)` each."""
 
 
 @once_per_rank
@@ -83,6 +87,10 @@ def weight_gradients_s(rank: Rank) -> Floats:
     """Returns the time of the weight gradients of the blocks of a layer that mix tokens, `(n,)`."""
     model = rank.workload.model
     attention_s = total(rank.weight_gradient_s(*product) for product in attention_products(rank))
+    if model.indexer:
+        of_heads = products_of_heads(rank)
+        heads_s = total(rank.in_16_bits.weight_gradient_s(*product, batch) for product, batch in of_heads)
+        return attention_s + heads_s + indexer_weight_gradients_s(rank)
     if model.linear_attention is None:
         return attention_s
     linear_s = total(rank.weight_gradient_s(*product) for product in linear_products(rank))
@@ -120,15 +128,10 @@ def _each_product_s(rank: Rank, linear: LinearAttention) -> list[Directions]:
 
 def _kernels_s(rank: Rank, linear: LinearAttention, kernels: tuple[Kernel, ...]) -> Floats:
     """Kernels one after the other, `(n,)`."""
-    width, tokens = min(linear.head_dim, linear.key_head_dim), rank.tokens / rank.plans.tensor_parallel
-    best = rank.kernels.attention_peak_fraction / (1.0 + rank.kernels.attention_ramp_head_dim / width)
-    flop_per_s = rank.offers.peak_flop_per_s[:, Precision.FP16.code] * best
+    flop_per_s = best_attention_flop_per_s(rank, min(linear.head_dim, linear.key_head_dim))
+    tokens = rank.tokens / rank.plans.tensor_parallel
     return total(
-        np.maximum(
-            rank.memory_bound_s(tokens * kernel.num_bytes, 1.0),
-            tokens * kernel.flop / flop_per_s * rank.compute_slowdown,
-        )
-        for kernel in kernels
+        kernel_s(rank, tokens * kernel.num_bytes, tokens * kernel.flop, flop_per_s) for kernel in kernels
     )
 
 

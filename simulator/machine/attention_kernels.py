@@ -54,6 +54,12 @@ BACKWARD_FRACTIONS: Mapping[float, float] = {
     256.0: BACKWARD_FRACTION_OF_256,
 }
 """Backward speed over forward speed of fused attention by head width: linear in between, constant outside."""
+CHOSEN_BACKWARD_FRACTION = 0.18
+"""Backward speed over forward speed of attention to chosen tokens: TileLang's 115 TFLOP/s on H200 over FlashMLA's 640 on H800,
+2,048 tokens chosen (READMEs of TileLang's `examples/deepseek_v32` and of FlashMLA). No faster kernel of Hopper has a published
+speed, and no other architecture has any."""
+CHOSEN_BACKWARD_FRACTION_OF_BLACKWELL = 0.47
+"""The same on B200: 684 TFLOP/s of the cuDNN frontend (pull request 318, 2,048 tokens chosen) over FlashMLA's 1,450."""
 
 
 def with_attention_kernel(
@@ -95,6 +101,16 @@ def with_head_width(
         return constants
     is_older = np.isin(families, FAMILIES_WITHOUT_FLASH)
     return with_backward_ratio(constants, np.where(is_older, 1.0, backward_width_ratio(key_head_dim)))
+
+
+def with_chosen_tokens(constants: KernelConstants, families: Sequence[str]) -> KernelConstants:
+    """Returns constants `(n,)` with the backward speed of attention to the tokens that an indexer chooses.
+
+    Gradients of keys are summed at places that the tokens choose, which takes most of the time.
+    """
+    is_blackwell = np.array([family == "blackwell" for family in families])
+    fractions = np.where(is_blackwell, CHOSEN_BACKWARD_FRACTION_OF_BLACKWELL, CHOSEN_BACKWARD_FRACTION)
+    return with_backward_ratio(constants, fractions / BACKWARD_FRACTION_OF_128)
 
 
 def with_backward_ratio(constants: KernelConstants, ratio: Numbers) -> KernelConstants:

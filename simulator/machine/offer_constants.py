@@ -18,7 +18,11 @@ from simulator.layout.casts import (
     gathered_cast_shares,
     one_layout_shares,
 )
-from simulator.machine.attention_kernels import with_attention_kernel, with_head_width
+from simulator.machine.attention_kernels import (
+    with_attention_kernel,
+    with_chosen_tokens,
+    with_head_width,
+)
 from simulator.machine.calibrated import (
     calibrated_kernels,
     calibrated_links,
@@ -105,6 +109,8 @@ def _kernels(job: Job, training: TrainingConstants) -> KernelConstants:
     kernels = calibrated_kernels(published, job.calibration, chips, formats)
     ratios = [cast_ratio(job.workload.fp8_recipe, precision, chip.family) for chip, precision in pairs]
     kernels = replace(kernels, cast_bytes_per_element=kernels.cast_bytes_per_element * np.array(ratios))
+    if job.workload.model.indexer:
+        return with_chosen_tokens(kernels, families)
     return with_head_width(kernels, job.workload.attention, families, job.workload.model.attention_dims[0])
 
 

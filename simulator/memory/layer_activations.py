@@ -20,6 +20,7 @@ from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.lora import AdaptedProduct
 from simulator.domain.plan import PlanTable, Recompute, keeps_restored_inputs
 from simulator.domain.workload import Workload
+from simulator.layout.attended_keys import key_value_width
 from simulator.layout.expert_ranks import expert_load
 from simulator.layout.kept_inputs import (
     ACTIVATION_BYTES,
@@ -35,6 +36,7 @@ from simulator.layout.kept_inputs import (
 )
 from simulator.layout.micro_batches import micro_batch_tokens
 from simulator.layout.recomputed_layers import layers_of_a_group
+from simulator.memory.indexer_widths import core_width, keys_width, queries_width, working_bytes
 from simulator.memory.layer_widths import gradient_widths, selected_width
 from simulator.memory.linear_widths import kept_width, working_width
 from simulator.table import Floats
@@ -87,6 +89,8 @@ class LayerActivations:
         if linear := workload.model.linear_attention:
             at_once = working_width(linear, _key_heads(linear, plans)) / plans.tensor_parallel
             attention = np.maximum(attention, tokens * at_once)
+        if workload.model.indexer:
+            attention = is_selective * tokens * in_attention + working_bytes(workload, plans)
         return cls(kept=kept, at_work=again + residual + np.maximum(widest, attention - block))
 
 
@@ -112,8 +116,7 @@ def _gathered_keys(workload: Workload, plans: PlanTable) -> Floats:
         return np.zeros(len(plans))
     c, has_ring = plans.context_parallel, workload.chosen_exchange == "gathered_ring"
     gradients = 3.0 * RING_GRADIENT_BYTES * (c > 1) if has_ring else ACTIVATION_BYTES * (c - 1)
-    kv_heads = np.maximum(1.0, workload.attended_kv_heads / plans.tensor_parallel)
-    values = micro_batch_tokens(workload, plans) * kv_heads * sum(workload.model.attention_dims)
+    values = micro_batch_tokens(workload, plans) * key_value_width(workload, plans)
     return np.asarray((ACTIVATION_BYTES * (c - 1) + gradients) * values)
 
 
@@ -132,8 +135,10 @@ def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Flo
     )
     outputs = np.maximum(first, second) if model.num_layer_norms == 1 else model.num_mixers * first + second
     norms = (model.num_blocks_in_turn * ACTIVATION_BYTES + outputs) * model.hidden_size
-    latents = (ACTIVATION_BYTES + product) * model.attention_share * _latent_width(workload)
+    latents = model.attention_share * _latent_bytes(workload, product)
     attention = _mixers(workload, plans) / plans.tensor_parallel
+    if model.indexer:
+        attention = attention + core_width(workload, plans) + keys_width(workload, plans)
     split = sequence_split(workload, plans)
     kept = (norms + latents) / split + attention + _block_width(workload, plans, is_expert=is_expert)
     if linear := model.linear_attention:  # inputs of the products up from a low rank, whole on every rank
@@ -174,6 +179,8 @@ def _attention(workload: Workload, plans: PlanTable) -> Floats:
     """
     model, product = workload.model, input_bytes(workload, plans)
     qk_dim, value_dim = model.attention_dims
+    if model.indexer:  # the output of the core is in latents, and is counted with them
+        return plans.tensor_parallel * queries_width(workload, plans) + product * model.num_heads * value_dim
     kv_heads = (
         model.num_heads
         if model.latent_attention
@@ -187,10 +194,19 @@ def _attention(workload: Workload, plans: PlanTable) -> Floats:
     return np.asarray(kept + (ACTIVATION_BYTES + is_read * product) * model.gate_width)
 
 
-def _latent_width(workload: Workload) -> float:
-    """Values per token of the low-rank queries, keys and values of latent attention."""
+def _latent_bytes(workload: Workload, product: Floats) -> Floats:
+    """Bytes per token of low-rank queries, keys and values: inputs of their norms, and of the products behind these."""
     mla = workload.model.latent_attention
-    return float(mla.key_value_rank + mla.query_rank) if mla else 0.0
+    if mla is None:
+        return np.zeros_like(product)
+    return ACTIVATION_BYTES * (mla.key_value_rank + mla.query_rank) + _entering_latents(workload, product)
+
+
+def _entering_latents(workload: Workload, product: Floats) -> Floats:
+    """Bytes per token of the latents that enter products; those of keys and values do not where heads attend to them."""
+    mla = workload.model.latent_attention
+    assert mla is not None
+    return product * (mla.query_rank + (0 if mla.indexer else mla.key_value_rank))
 
 
 def _ffn(workload: Workload, product: Floats, width: float | None = None) -> Floats:
@@ -236,9 +252,13 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
     attention, block = np.zeros(len(plans)), np.zeros(len(plans))
     if model.latent_attention and "mla_up_proj" in modules:
         qk_dim, value_dim = model.attention_dims
-        heads = ACTIVATION_BYTES * model.num_heads * (2 * qk_dim + value_dim)
-        of_latents = product * _latent_width(workload) / split + heads / t
+        heads = ACTIVATION_BYTES * model.num_heads * (2 * qk_dim + value_dim) / t
+        if model.indexer:
+            heads = queries_width(workload, plans) + ACTIVATION_BYTES * model.latent_attention.key_width
+        of_latents = _entering_latents(workload, product) / split + heads
         attention = attention + model.attention_share * of_latents
+    if model.indexer and "core_attn" in modules:
+        attention = attention + core_width(workload, plans)
     if model.latent_attention and "layernorm" in modules:
         width = norm_width(workload, plans, AdaptedProduct.QKV, is_expert=is_expert)
         attention = attention + is_released * model.num_mixers * width

@@ -13,7 +13,8 @@ from enum import Enum
 
 import numpy as np
 
-from simulator.domain.model import ModelShape, PartWeights
+from simulator.domain.blocks import PartWeights
+from simulator.domain.model import ModelShape
 from simulator.domain.plan import PlanTable
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import Chunks, ChunkWeights

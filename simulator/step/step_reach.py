@@ -24,6 +24,8 @@ class Reach:
     """Whether keys and values are compressed to a latent vector."""
     is_linear: bool
     """Whether some blocks keep a state instead of attending."""
+    has_indexer: bool
+    """Whether an indexer chooses the tokens that attention sees."""
     has_adapters: bool
     """Whether low-rank adapters are trained instead of the weights."""
     is_in_4_bits: bool
@@ -43,6 +45,7 @@ class Reach:
             self.tensor_domains,
             self.is_latent,
             self.is_linear,
+            self.has_indexer,
             self.has_adapters,
             self.is_in_4_bits,
         )
@@ -54,6 +57,7 @@ MEASURED_REACH = Reach(
     tensor_domains=1,
     is_latent=False,
     is_linear=False,
+    has_indexer=False,
     has_adapters=False,
     is_in_4_bits=False,
 )
@@ -75,6 +79,7 @@ def reach_of(job: Job, plans: PlanTable, row: int) -> Reach:
         tensor_domains=num_domains(int(plans.tensor_parallel[row]), offer.node.link_domain_size),
         is_latent=workload.model.latent_attention is not None,
         is_linear=workload.model.linear_attention is not None,
+        has_indexer=workload.model.indexer is not None,
         has_adapters=workload.lora is not None,
         is_in_4_bits=Precision.from_code(int(plans.precision[row])) is Precision.FP4,
     )
@@ -88,6 +93,7 @@ def beyond_measured(reach: Reach) -> tuple[str, ...]:
         "tensor parallelism across link domains",
         "latent attention",
         "linear attention",
+        "attention to chosen tokens",
         "low-rank adapters",
         "4 bits",
     )

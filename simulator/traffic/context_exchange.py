@@ -9,6 +9,7 @@ ring connects the domains (USP, arXiv 2405.07719). With c ranks, of which u exch
     ring            (c - 1)/c   x K = 2 T c max(1, g/t) (d_qk + d_v) bytes behind the core; backward twice that, 1/c of K each
                                 behind the first and the last kernel
     all_gather      the same, before the core; backward once more, and the gradients are scattered
+                    (once in all, of the key that all heads share, where tokens are chosen: what is gathered is kept)
     gathered_ring   the same, behind the first of c kernels; backward once more, and 2 K of gradients behind the others
     all_to_all      (u - 1)/u   x 2 T (a + g) (d_qk + d_v) / t bytes, before and after the core, in each direction
     hybrid          both, with 1/u of the key-value heads in the ring
@@ -26,6 +27,7 @@ import numpy as np
 
 from simulator.domain.plan import PlanTable
 from simulator.domain.workload import Workload
+from simulator.layout.attended_keys import key_value_width
 from simulator.layout.kept_inputs import ACTIVATION_BYTES
 from simulator.machine.network import Group, all_gather_s, all_to_all_s, passed_on_s
 from simulator.machine.rank import Rank, members_in_domain, once_per_rank
@@ -83,7 +85,7 @@ def context_exchange_s(rank: Rank, core_s: Directions) -> Directions:
     """
     if rank.workload.chosen_exchange == "all_gather":
         gather_s = _gathered_s(rank)
-        return gather_s, 2.0 * gather_s
+        return gather_s, (1.0 if rank.workload.model.indexer else 2.0) * gather_s
     if rank.workload.chosen_exchange == "gathered_ring":
         return _gathered_ring_s(rank, _gathered_s(rank), core_s)
     forward_s = exposed_s(_passed_on_s(rank, *passed_on(rank)), _but_one_step(rank) * core_s[0])
@@ -173,10 +175,9 @@ def _ring_group(rank: Rank) -> Group:
 @once_per_rank
 def keys_and_values_bytes(rank: Rank) -> Floats:
     """Returns the bytes of keys and values of the whole sequence, for the heads that one ring or gather has."""
-    workload, plans = rank.workload, rank.plans
-    kv_heads = np.maximum(1.0, workload.attended_kv_heads / plans.tensor_parallel) / head_ranks_of(rank)
-    whole_tokens = rank.tokens * plans.context_parallel.astype(np.float64)
-    return np.asarray(ACTIVATION_BYTES * whole_tokens * kv_heads * sum(workload.model.attention_dims))
+    whole_tokens = rank.tokens * rank.plans.context_parallel.astype(np.float64)
+    width = key_value_width(rank.workload, rank.plans) / head_ranks_of(rank)
+    return np.asarray(ACTIVATION_BYTES * whole_tokens * width)
 
 
 def heads_bytes(rank: Rank) -> tuple[Floats, Floats]:

@@ -79,7 +79,9 @@ def _gathered(rank: Rank, core: Items, way: int, around: Group) -> Items:
     )
     if rank.workload.chosen_exchange == "gathered_ring":
         return _gathered_ring(rank, core, way, gather, around)
-    return (*moves(gather), *core) if way == 0 else (*moves(gather), *core, *moves(scatter))
+    if way == 0:
+        return (*moves(gather), *core)
+    return (*(() if rank.workload.model.indexer else moves(gather)), *core, *moves(scatter))
 
 
 def _gathered_ring(rank: Rank, core: Items, way: int, gather: Collective, around: Group) -> Items:

@@ -21,6 +21,20 @@ from functools import cached_property
 import numpy as np
 
 from simulator.deep.plans.adapter_traffic import adapter_collectives
+from simulator.deep.plans.operator_names import (
+    CORE,
+    EXPERT,
+    FEED_FORWARD,
+    HOST,
+    INDEXER,
+    NORMS,
+    OUTPUT_PRODUCT,
+    PRODUCTS,
+    PROJECTIONS,
+    ROUTER,
+    SCAN,
+    SUM,
+)
 from simulator.deep.plans.plan_collectives import Collective
 from simulator.deep.plans.plan_context import context_core, linear_scan
 from simulator.deep.plans.plan_expert_traffic import expert_traffic, map_traffic
@@ -40,6 +54,7 @@ from simulator.deep.plans.tensor_ends import TensorEnds
 from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
 from simulator.layers.adapter_costs import adapters_s
+from simulator.layers.indexer_costs import indexer_s
 from simulator.layers.input_gradients import (
     entered_in_attention,
     entered_in_feed_forward,
@@ -67,30 +82,6 @@ from simulator.machine.rank import Rank
 from simulator.table import Floats
 from simulator.traffic.expert_exchange import HIDDEN_EXCHANGE_SHARE, hidden_in_pairs_s, hides_in_pairs
 from simulator.traffic.layer_collectives import entered_products, num_blocks
-
-HOST = "waiting for the host"
-EXPERT = "expert traffic"
-"""Name of the traffic to experts and back in sentences."""
-PROJECTIONS, FEED_FORWARD = "attention projections", "feed-forward products"
-"""Names of the operators that contain the first product of a block."""
-SCAN = "scan of linear attention"
-"""Name of everything between the products of blocks with linear attention."""
-CORE = "attention core"
-"""Name of the kernel that hides what context-parallel ranks exchange."""
-OUTPUT_PRODUCT, ROUTER = "attention output product", "router"
-PRODUCTS = (
-    PROJECTIONS,
-    OUTPUT_PRODUCT,
-    FEED_FORWARD,
-    ROUTED_EXPERTS,
-    ROUTER,
-    SHARED_EXPERTS,
-    INTO_LATENT,
-    OUT_OF_LATENT,
-)
-"""Operators that have weights."""
-NORMS, SUM = "norms and residuals", "sum of both blocks"
-"""Names of the memory-bound operators of a layer."""
 
 Pair = tuple[float, float]
 """Seconds forward and backward."""
@@ -148,6 +139,8 @@ class _Layer:
         }
         if rank.workload.model.linear_attention:
             found[SCAN] = _pair(scan_s(rank), 1.0)
+        if rank.workload.model.indexer:
+            found[INDEXER] = _pair(indexer_s(rank), 1.0)
         products = feed_forward_operators(rank, is_expert=self.is_expert)
         found |= {name: _pair(seconds, 1.0) for name, seconds in products.items()}
         if rank.workload.model.parallel_block:
@@ -179,7 +172,7 @@ class _Layer:
         return _beyond(have_s[0], all_s[0]), _beyond(have_s[1], all_s[1])
 
     def _selected_s(self) -> float:
-        forward_s, core_s = (np.array([seconds]) for seconds in (self._total_s(0), self.operators[CORE][0]))
+        forward_s, core_s = (np.array([seconds]) for seconds in (self._total_s(0), self._core_s(0)))
         return float(selected_s(self.rank, forward_s, core_s, is_expert=self.is_expert)[0])
 
     def _selected(self) -> Items:
@@ -323,7 +316,12 @@ class _Layer:
         return linear_scan(self.rank, self._work(way, SCAN), way)
 
     def _core(self, way: int) -> Items:
-        return context_core(self.rank, self._work(way, CORE), way)
+        names = (INDEXER, CORE) if way == 0 else (CORE, INDEXER)
+        return context_core(self.rank, self._work(way, *names), way)
+
+    def _core_s(self, way: int) -> float:
+        """Time of the attention core, with the indexer where there is one."""
+        return self.operators[CORE][way] + self.operators.get(INDEXER, (0.0, 0.0))[way]
 
     def _experts(self, way: int) -> Items:
         """The products of the second block; tokens travel before and after those of the experts."""
@@ -370,7 +368,7 @@ class _Layer:
 
     def _cover_s(self, way: int) -> Floats:
         """The part of a pass that may hide the traffic of experts, `(1,)`."""
-        total_s, core_s = (np.array([seconds]) for seconds in (self._total_s(way), self.operators[CORE][way]))
+        total_s, core_s = (np.array([seconds]) for seconds in (self._total_s(way), self._core_s(way)))
         return beside_core_s(self.rank, total_s, core_s)
 
     def _hidden_exchange(self, items: Items, way: int) -> Items:

@@ -11,7 +11,7 @@ from simulator.domain.model import ModelShape
 from simulator.machine.rank import Rank
 from simulator.memory.predicted_tokens import NUM_INPUTS
 from simulator.table import Floats
-from simulator.traffic.latent_exchange import NUM_LATENTS, latent_bytes
+from simulator.traffic.latent_exchange import NUM_LATENTS, indexer_bytes, latent_bytes
 from simulator.traffic.layer_collectives import num_entered
 
 Ways = tuple[tuple[Collective, ...], tuple[Collective, ...]]
@@ -75,7 +75,19 @@ class TensorEnds:
         ahead = NUM_LATENTS * cls._largest(rank)
         gathers = (*ahead, *cls._all(rank, Operation.ALL_GATHER, *gathered))
         entering = gathers, cls._all(rank, backward, *summed)
+        if rank.workload.model.indexer:
+            gathered_again, of_loss = cls.of_indexer(rank)
+            entering = (*entering[0], *gathered_again), (*entering[1], *of_loss)
         return replace(ends, entering=entering)
+
+    @classmethod
+    def of_indexer(cls, rank: Rank) -> Ways:
+        """Returns what an indexer gathers forward and what is added up for its loss, so often as a layer has indexers."""
+        gathered, summed = indexer_bytes(rank)
+        share = rank.workload.model.indexer_share
+        gathers = cls._all(rank, Operation.ALL_GATHER, *gathered)
+        sums = cls._all(rank, Operation.ALL_REDUCE, *summed)
+        return tuple(each.scaled(share) for each in gathers), tuple(each.scaled(share) for each in sums)
 
     @classmethod
     def of_projection(cls, rank: Rank) -> TensorEnds:
