@@ -16,6 +16,7 @@ from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
 from constraints.space import Block, Space, pruned_space
 from constraints.step_bound import bound_step
 from objectives.scores import score
+from simulator import catalog
 from simulator.domain.hardware import Precision
 from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
@@ -25,6 +26,7 @@ from simulator.simulate import simulate
 from simulator.table import Floats
 from simulator.units import DAY, HOUR
 from studies.designs.plan_keys import plan_keys
+from tests.simulator.sparse import with_indexer
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
 NUM_LAYOUTS = 250
@@ -95,6 +97,18 @@ JOBS: Mapping[str, Job] = {
     "hybrid with gates, long sequences": job_with(
         {**H100_RENTED, "num_gpus": WIDE},
         workload={"model": "qwen3.5-35b-a3b", "sequence_length": 65_536, "global_batch_size": 16},
+        search=KNOBS,
+    ),
+    "chosen tokens, long sequences": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        workload={
+            "model": with_indexer(catalog.model("deepseek-v2-lite")).model_dump(
+                mode="json", exclude_none=True
+            ),
+            "precisions": ["bf16", "fp8"],
+            "sequence_length": 32_768,
+            "global_batch_size": 64,
+        },
         search=KNOBS,
     ),
     "limits to be kept surely": job_with(

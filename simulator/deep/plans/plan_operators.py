@@ -189,9 +189,11 @@ class _Layer:
         return (*core, *rest, *self._around(around[0], block, around[1]), *adapters)
 
     def _repeated_core(self) -> Items:
-        """The attention core, if it is repeated together with what context-parallel ranks exchange."""
+        """The attention core, if it is repeated together with what other ranks exchange for it."""
         has_context = int(self.rank.plans.context_parallel[0]) > 1
-        return self._core(0) if has_context and bool(repeats_core(self.rank)[0]) else ()
+        gathered = TensorEnds.of_indexer(self.rank)[0]
+        is_again = (has_context or gathered) and bool(repeats_core(self.rank)[0])
+        return (*gathered, *self._core(0)) if is_again else ()
 
     def _repeated_block(self) -> Items:
         """Products of the second block that are recomputed between its collectives."""

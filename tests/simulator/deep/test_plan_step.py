@@ -36,6 +36,8 @@ from tests.simulator.builders import changed, gpt, job_of, plan_of, rented, trai
 from tests.simulator.checkpoint_jobs import with_node
 from tests.simulator.deep.plan_cases import FEW, LARGE, MIXTURE, SMALL, TWO_NODES, Case
 from tests.simulator.hybrids import HYBRIDS, NEMOTRON_H
+from tests.simulator.sparse import INDEXER, with_indexer
+from tests.simulator.sparse import SMALL as SPARSE
 
 LARGE_DIFFERENCE = 0.01
 """Largest difference of the depths on steps of seconds in which computing takes most; docs/deep/plans.md says so."""
@@ -606,6 +608,36 @@ class TestDepths:
                 traffic_s = sum(each.alone_s for each in collectives_of(items))
                 whole_s = float(getattr(times, f"{way}_s")[0])
                 assert traffic_s == pytest.approx(whole_s - compute_s, rel=1e-6)
+
+    @pytest.mark.parametrize("recompute", Recompute)
+    @pytest.mark.parametrize("layer_step", [1, 3])
+    @pytest.mark.parametrize("choices", [{}, {"recompute_modules": ("core_attn", "mla_up_proj")}])
+    def test_an_indexer_takes_its_share_of_each_layer(
+        self, recompute: Recompute, layer_step: int, choices: dict[str, object]
+    ) -> None:
+        model = with_indexer(SPARSE, changed(INDEXER, layer_step=layer_step, chosen_tokens=512))
+        workload = changed(training(model, global_batch_size=16), overlaps_input_gradients=False, **choices)
+        plan = plan_of(tensor=2, context=2, recompute=recompute)
+        parts, _ = parts_and_shape(job_of(workload), plan)
+        for kind, passes in parts.passes.items():
+            times = part_times(parts.rank, kind)
+            for way, items in (("forward", passes.forward), ("backward", passes.backward)):
+                compute_s = float(getattr(times, f"{way}_compute_s")[0])
+                assert seconds_of(items) == pytest.approx(compute_s, rel=ROUNDING)
+                traffic_s = sum(each.alone_s for each in collectives_of(items))
+                whole_s = float(getattr(times, f"{way}_s")[0])
+                assert traffic_s == pytest.approx(whole_s - compute_s, rel=1e-6)
+
+    def test_ranks_gather_what_an_indexer_reads_before_it_chooses(self) -> None:
+        workload = changed(training(SPARSE), kernel_launch="graph")
+        parts, _ = parts_and_shape(job_of(workload), plan_of(tensor=2, context=2))
+        labels = [
+            each.label for each in parts.passes[Part.DENSE].forward if isinstance(each, Work | Collective)
+        ]
+        indexer = labels.index("indexer")
+        assert labels[indexer - 1 : indexer + 2] == ["context all-gather", "indexer", "attention core"]
+        # Latents of queries and keys, the rotary key; the residual stream and latents of queries again.
+        assert labels[:indexer].count("tensor all-gather") == 3 + 2
 
     def test_ranks_exchange_heads_of_a_hybrid_around_its_scan(self) -> None:
         plan = plan_of(context=4)

@@ -1,0 +1,413 @@
+"""How long does attention to chosen tokens take, and what do its ranks exchange and keep? Counts by hand, published kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.domain.hardware import Precision
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import Plan, Recompute, Schedule
+from simulator.domain.workload import Workload
+from simulator.layers.attention_costs import (
+    attention_core_s,
+    attention_products,
+    products_of_heads,
+    up_products,
+    up_projections_s,
+)
+from simulator.layers.host_time import host_waits_s
+from simulator.layers.indexer_costs import (
+    NUM_BACKWARD_KERNELS,
+    NUM_FORWARD_KERNELS,
+    NUM_LOSS_KERNELS,
+    indexer_products,
+    indexer_s,
+    indexer_weight_gradients_s,
+    num_indexer_kernels,
+    sparse_core_s,
+)
+from simulator.layers.input_gradients import entered_in_attention
+from simulator.layers.layer_costs import dense_layer
+from simulator.layers.weight_gradients import dense_layer_weight_gradients_s
+from simulator.layout.attended_keys import key_value_width
+from simulator.machine.rank import Rank
+from simulator.memory.indexer_widths import core_width, keys_width, queries_width, working_bytes
+from simulator.memory.layer_activations import LayerActivations
+from simulator.step.step_reach import MEASURED_REACH, beyond_measured, reach_of
+from simulator.traffic.context_exchange import context_exchange_s, keys_and_values_bytes
+from simulator.traffic.latent_exchange import entering_latents_s, indexer_bytes, latent_bytes
+from tests.simulator.builders import changed, job_of, memory_of, plan_of, rank_of, step_of, table_of, training
+from tests.simulator.sparse import DEEPSEEK_V3, DEEPSEEK_V3_2, DENSE, INDEXER, SMALL, with_indexer
+
+B200 = "b200-sxm-180gb"
+H200 = "h200-sxm-141gb"
+LENGTH = 8192
+CHOSEN_PAIRS = 2048 * LENGTH - 2048**2 / 2
+"""Pairs of a token and a chosen one in a sequence of that length."""
+
+
+def workload_of(model: ModelShape = DEEPSEEK_V3_2, **choices: object) -> Workload:
+    workload = training(model, sequence_length=LENGTH, global_batch_size=64)
+    return changed(workload, kernel_launch="graph", **choices)
+
+
+def rank_with(plan: Plan | None = None, *, accelerator: str = B200, **choices: object) -> Rank:
+    return rank_of(workload_of(**choices), plan or plan_of(), accelerator=accelerator)
+
+
+def sparse_flop(heads: int) -> float:
+    """Operations of the sparse core forward: 576 values of a key, of which 512 are the value."""
+    return 2.0 * heads * (576 + 512) * CHOSEN_PAIRS
+
+
+def copies_s(accelerator: str, way: int) -> float:
+    """Seconds to copy queries and outputs, and the weights of values: once forward, twice and what is sorted backward."""
+    per_token = 128 * (576 + 512)
+    forward = 4.0 * (LENGTH * per_token + 128 * 128 * 512)
+    num_bytes = forward if way == 1 else forward + 4.0 * LENGTH * (per_token + 128 * 512)
+    return float(rank_with(accelerator=accelerator).memory_bound_s(np.array([num_bytes]), 3.0 * way)[0])
+
+
+class TestSparseCore:
+    @pytest.mark.parametrize(
+        ("accelerator", "published_flop_per_s"), [("h800-sxm5-80gb", 640e12), (B200, 1450e12)]
+    )
+    def test_forward_is_as_fast_as_the_published_kernel(
+        self, accelerator: str, published_flop_per_s: float
+    ) -> None:
+        """README of FlashMLA, which tells the most that its kernel reaches."""
+        kernel_s = float(sparse_core_s(rank_with(accelerator=accelerator))[0][0]) - copies_s(accelerator, 1)
+        assert 0.85 * published_flop_per_s < sparse_flop(128) / kernel_s < published_flop_per_s
+
+    @pytest.mark.parametrize(("accelerator", "published_flop_per_s"), [(H200, 115e12), (B200, 684e12)])
+    def test_backward_is_as_fast_as_the_published_kernels(
+        self, accelerator: str, published_flop_per_s: float
+    ) -> None:
+        """READMEs of TileLang and pull request 318 of the cuDNN frontend; three products with 576 values and two with 512."""
+        kernel_s = float(sparse_core_s(rank_with(accelerator=accelerator))[1][0]) - copies_s(accelerator, 2)
+        reached = sparse_flop(128) * (3 * 576 + 2 * 512) / (576 + 512) / kernel_s
+        assert 0.85 * published_flop_per_s < reached < 1.02 * published_flop_per_s
+
+    def test_time_grows_with_the_length_and_not_with_its_square(self) -> None:
+        short_s, long_s = (
+            sum(
+                float(way[0])
+                for way in sparse_core_s(rank_of(changed(workload_of(), sequence_length=n), plan_of()))
+            )
+            for n in (16_384, 65_536)
+        )
+        assert long_s == pytest.approx(4.0 * short_s, rel=0.06)
+
+    @pytest.mark.parametrize(("tensor", "part"), [(2, 0.5), (4, 0.5), (8, 0.5)])
+    def test_ranks_compute_whole_tiles_of_heads(self, tensor: int, part: float) -> None:
+        """128 heads over 4 ranks are 32, of which tiles have 64; copies are of 32."""
+        whole, split = (sparse_core_s(rank_with(plan_of(tensor=degree)))[0] for degree in (1, tensor))
+        copied_s = copies_s(B200, 1)
+        assert float(split[0]) - copied_s / tensor == pytest.approx(
+            part * (float(whole[0]) - copied_s), rel=0.01
+        )
+
+    def test_a_power_cap_slows_it(self) -> None:
+        full, capped = (rank_with(plan_of(cap=cap)) for cap in (1.0, 0.7))
+        slowdown = float(capped.compute_slowdown[0])
+        assert slowdown > 1.05
+        for way in (0, 1):
+            assert float(indexer_s(capped)[way][0]) > 1.02 * float(indexer_s(full)[way][0])
+            layers = [dense_layer(rank) for rank in (full, capped)]
+            assert float(layers[1].forward_s[0]) > float(layers[0].forward_s[0])
+
+    def test_few_chosen_tokens_take_as_long_as_their_bytes(self) -> None:
+        one = with_indexer(DEEPSEEK_V3_2, changed(INDEXER, chosen_tokens=1))
+        rank = rank_of(workload_of(one), plan_of(), accelerator=B200)
+        moved = 2.0 * LENGTH * 128 * (576 + 512)
+        copies = 4.0 * (LENGTH * 128 * (576 + 512) + 128 * 128 * 512)
+        least_s = rank.memory_bound_s(np.array([moved]), 1.0) + rank.memory_bound_s(np.array([copies]), 3.0)
+        assert sparse_core_s(rank)[0] == pytest.approx(least_s)
+
+
+class TestProducts:
+    def test_heads_attend_to_latents(self) -> None:
+        """7,168 to 1,536 to 128 heads of 192; 7,168 to 576; 128 heads of 128 to 7,168; and none up to keys and values."""
+        rank = rank_with(plan_of(tensor=4))
+        sizes = [tuple(float(each[0]) for each in product) for product in attention_products(rank)]
+        assert sizes == [
+            (LENGTH / 4, 1536, 7168),
+            (LENGTH, 128 * 192 / 4, 1536),
+            (LENGTH / 4, 576, 7168),
+            (LENGTH, 7168, 128 * 128 / 4),
+        ]
+
+    def test_each_head_multiplies_queries_and_outputs(self) -> None:
+        rank = rank_with(plan_of(tensor=4))
+        (queries, batch), (outputs, _) = products_of_heads(rank)
+        assert [float(each[0]) for each in queries] == [LENGTH, 512, 128]
+        assert [float(each[0]) for each in outputs] == [LENGTH, 128, 512]
+        assert np.all(np.asarray(batch.num_gemms) == 32)
+        assert products_of_heads(rank_with(model=DENSE)) == []
+
+    def test_products_of_heads_stay_in_16_bits(self) -> None:
+        wide, narrow = (rank_with(plan_of(precision=each)) for each in (Precision.BF16, Precision.FP8))
+        (product, batch), _ = products_of_heads(wide)
+        queries_s, absorbed_s = up_projections_s(narrow)
+        assert absorbed_s[0] == pytest.approx(wide.gemm_s(*product, batch)[0])
+        assert queries_s[0] < up_projections_s(wide)[0][0]
+
+    def test_latents_of_keys_enter_no_product(self) -> None:
+        rank = rank_with(plan_of(tensor=4))
+        (product,), (entered,) = up_products(rank), entered_in_attention(rank, is_expert=False)
+        assert [float(each[0]) for each in product] == [LENGTH, 128 * 192 / 4, 1536]
+        assert [float(each[0]) for each in entered.product] == [LENGTH, 128 * 192 / 4, 1536]
+        assert len(entered_in_attention(rank_of(workload_of(DENSE), plan_of(tensor=4)), is_expert=False)) == 2
+
+    def test_ranks_have_the_products_of_the_indexer_whole(self) -> None:
+        rank = rank_with(plan_of(tensor=8))
+        sizes = [tuple(float(each[0]) for each in product) for product in indexer_products(rank)]
+        assert sizes == [(LENGTH, 64 * 128, 1536), (LENGTH, 128, 7168), (LENGTH, 64, 7168)]
+
+    def test_weight_gradients_are_those_of_all_products(self) -> None:
+        rank = rank_with()
+        of_heads = [rank.weight_gradient_s(*product, batch) for product, batch in products_of_heads(rank)]
+        others = [rank.weight_gradient_s(*product) for product in attention_products(rank)]
+        of_indexer = [rank.weight_gradient_s(*product) for product in indexer_products(rank)]
+        told = sum(float(each[0]) for each in (*of_heads, *others, *of_indexer))
+        h, f, tokens = (np.array([width]) for width in (7168.0, 18432.0, float(LENGTH)))
+        block = rank.weight_gradient_s(tokens, 2.0 * f, h) + rank.weight_gradient_s(tokens, h, f)
+        assert dense_layer_weight_gradients_s(rank)[0] == pytest.approx(told + float(block[0]))
+
+
+class TestIndexer:
+    def test_scores_grow_with_the_square_of_the_length(self) -> None:
+        short_s, long_s = (
+            float(indexer_s(rank_of(changed(workload_of(), sequence_length=n), plan_of()))[0][0])
+            for n in (32_768, 131_072)
+        )
+        assert 8.0 * short_s < long_s < 16.0 * short_s
+
+    def test_forward_is_its_products_operators_scores_and_choice(self) -> None:
+        """64 heads of 128: scores of half of all pairs at the speed of fused attention; 90 bytes for each of 2,048 choices."""
+        rank = rank_with()
+        products_s = sum(float(rank.gemm_s(*product)[0][0]) for product in indexer_products(rank))
+        constants = rank.kernels
+        fraction = constants.attention_peak_fraction / (1.0 + constants.attention_ramp_head_dim / 128.0)
+        scores_s = 2.0 * 64 * 128 * LENGTH**2 / 2 / (2250e12 * float(fraction[0]))
+        rotary = 20.0 * 65 * 64 + 3 * 4.0 * 65 * 128 + 4.0 * 128
+        moved_s = rank.memory_bound_s(np.array([LENGTH * rotary]), NUM_FORWARD_KERNELS)
+        read = 2 * 4.0 * LENGTH**2 / 2 + 90.0 * LENGTH * 2048
+        choice_s = rank.memory_bound_s(np.array([read]), 1.0)
+        told = products_s + scores_s + float(moved_s[0] + choice_s[0])
+        assert indexer_s(rank)[0][0] == pytest.approx(told)
+
+    def test_the_loss_takes_chosen_scores_again_and_gradients_of_the_indexer(self) -> None:
+        rank = rank_with()
+        forward_flop_per_s = sparse_flop(128) / float(
+            sparse_core_s(rank)[0][0]
+            - rank.memory_bound_s(np.array([4.0 * (LENGTH * 128 * 1088 + 128 * 128 * 512)]), 3.0)[0]
+        )
+        ratio = float(rank.kernels.attention_backward_fraction[0])
+        target_s = 2.0 * 128 * 576 * CHOSEN_PAIRS / forward_flop_per_s
+        gradients_s = 6.0 * 64 * 128 * CHOSEN_PAIRS / (forward_flop_per_s * ratio)
+        compared_s = rank.memory_bound_s(np.array([100.0 * LENGTH * 2048]), 0.0)
+        rotary = 20.0 * 65 * 64 + 3 * 4.0 * 65 * 128 + 4.0 * 128
+        moved_s = rank.memory_bound_s(np.array([LENGTH * rotary]), 0.0)
+        weights_s = indexer_weight_gradients_s(rank)
+        told = target_s + gradients_s + float((compared_s + moved_s + weights_s)[0])
+        assert indexer_s(rank)[1][0] == pytest.approx(told)
+
+    def test_without_a_loss_nothing_comes_back(self) -> None:
+        trained, frozen = (rank_with(trains_indexer=trains) for trains in (True, False))
+        assert indexer_s(frozen)[0] == pytest.approx(indexer_s(trained)[0])
+        assert float(indexer_s(frozen)[1][0]) == 0.0
+        assert float(indexer_weight_gradients_s(frozen)[0]) == 0.0
+        assert np.array(sparse_core_s(frozen)) == pytest.approx(np.array(sparse_core_s(trained)))
+
+    def test_layers_that_share_an_indexer_have_a_part_of_it(self) -> None:
+        shared = with_indexer(DEEPSEEK_V3_2, changed(INDEXER, layer_step=2, num_leading_layers=1))
+        whole, part = rank_with(), rank_of(workload_of(shared), plan_of(), accelerator=B200)
+        share = 31 / 61
+        assert shared.indexer_share == share
+        for way in (0, 1):
+            assert indexer_s(part)[way] == pytest.approx(share * indexer_s(whole)[way])
+        assert np.array(sparse_core_s(part)) == pytest.approx(np.array(sparse_core_s(whole)))
+
+    def test_the_host_launches_its_kernels(self) -> None:
+        assert num_indexer_kernels(rank_with()) == (
+            NUM_FORWARD_KERNELS,
+            NUM_BACKWARD_KERNELS + NUM_LOSS_KERNELS,
+        )
+        assert num_indexer_kernels(rank_with(trains_indexer=False)) == (
+            NUM_FORWARD_KERNELS,
+            NUM_BACKWARD_KERNELS,
+        )
+        none_s = np.zeros(1)
+        waits = []
+        for model in (SMALL, DENSE):
+            rank = rank_of(changed(workload_of(model), kernel_launch="eager"), plan_of())
+            waits.append(host_waits_s(rank, none_s, none_s))
+        launch_s = rank.training.launch_s
+        assert waits[0][0] - waits[1][0] == pytest.approx(launch_s * NUM_FORWARD_KERNELS)
+        more = launch_s * (NUM_BACKWARD_KERNELS + NUM_LOSS_KERNELS)
+        assert waits[0][1] - waits[1][1] == pytest.approx(more)
+
+    def test_other_models_have_none(self) -> None:
+        rank = rank_of(workload_of(DENSE), plan_of())
+        assert [float(way[0]) for way in indexer_s(rank)] == [0.0, 0.0]
+        assert num_indexer_kernels(rank) == (0.0, 0.0)
+        assert indexer_bytes(rank) == ((), ())
+
+
+class TestRecomputation:
+    def test_a_checkpoint_of_the_core_repeats_the_choice_and_not_the_loss(self) -> None:
+        plain, again = (rank_with(plan_of(recompute=each)) for each in (Recompute.NONE, Recompute.SELECTIVE))
+        repeated_s = attention_core_s(plain)[0] + indexer_s(plain)[0]
+        added_s = dense_layer(again).backward_s - dense_layer(plain).backward_s
+        assert added_s == pytest.approx(repeated_s)
+
+    def test_it_repeats_the_gathers_of_the_indexer(self) -> None:
+        plain, again = (
+            rank_with(plan_of(tensor=4, recompute=each)) for each in (Recompute.NONE, Recompute.SELECTIVE)
+        )
+        dense = rank_of(workload_of(DEEPSEEK_V3), plan_of(tensor=4), accelerator=B200)
+        gathers_s = entering_latents_s(plain)[0] - entering_latents_s(dense)[0]
+        traffic_s = [rank_layer.backward_tensor_comm_s for rank_layer in map(dense_layer, (plain, again))]
+        assert traffic_s[1] - traffic_s[0] == pytest.approx(gathers_s, rel=0.02)
+
+    def test_products_up_to_queries_are_repeated_with_those_of_heads(self) -> None:
+        modules = {"recompute_modules": ("mla_up_proj",)}
+        plain, again = (
+            rank_with(plan_of(recompute=each), **modules) for each in (Recompute.NONE, Recompute.SELECTIVE)
+        )
+        products_s = sum(forward_s for forward_s, _ in up_projections_s(plain))
+        added_s = dense_layer(again).backward_s - dense_layer(plain).backward_s
+        positions_s = added_s - products_s
+        assert 0.0 < positions_s[0] < 0.4 * products_s[0]
+
+
+def layer_s(rank: Rank) -> float:
+    layer = dense_layer(rank)
+    return float((layer.forward_s + layer.backward_s)[0])
+
+
+class TestTraffic:
+    def test_ranks_gather_what_the_indexer_reads_and_add_up_scores_for_its_loss(self) -> None:
+        gathered, summed = indexer_bytes(rank_with(plan_of(tensor=4)))
+        assert [float(each[0]) for each in gathered] == [2.0 * LENGTH * 7168, 2.0 * LENGTH * 1536]
+        assert [float(each[0]) for each in summed] == [4.0 * LENGTH * 2048]
+        assert indexer_bytes(rank_with(plan_of(tensor=4), trains_indexer=False))[1] == ()
+        assert indexer_bytes(rank_with(plan_of(tensor=4), has_sequence_parallel=False))[0] == ()
+
+    def test_latents_of_keys_are_gathered_in_16_bits(self) -> None:
+        plan = plan_of(tensor=4, precision=Precision.FP8)
+        gathered, summed = latent_bytes(rank_with(plan))
+        assert [float(each[0]) for each in gathered] == [LENGTH * 1536, 2.0 * LENGTH * 512, 2.0 * LENGTH * 64]
+        assert [float(each[0]) for each in summed] == [2.0 * LENGTH * width for width in (1536, 512, 64)]
+
+    def test_context_ranks_gather_one_key_for_all_heads(self) -> None:
+        rank = rank_with(plan_of(tensor=2, context=4))
+        assert key_value_width(rank.workload, rank.plans) == pytest.approx([576 + 128])
+        assert keys_and_values_bytes(rank) == pytest.approx([2.0 * LENGTH * (576 + 128)])
+        gather_s, scatter_s = context_exchange_s(rank, attention_core_s(rank))
+        assert scatter_s == pytest.approx(gather_s)
+
+
+class TestMemory:
+    def test_a_layer_keeps_what_its_autograd_saves(self) -> None:
+        """Two norms, latents, queries twice, key, output in latents and from them, indices, gradients of the indexer."""
+        workload, plans = workload_of(), table_of(plan_of())
+        kept = LayerActivations.of(workload, plans, is_expert=False).kept / LENGTH
+        norms = 2 * 7168 * (2 + 2)
+        latents = 2 * (1536 + 512) + 2 * 1536
+        heads = 128 * (2 * 192 + 2 * 576 + 2 * 512 + 4 + 2 * 128)
+        shared = 2 * (576 + 128)
+        of_indexer = 4 * 2048 + 2 * (128 + 64 * 128 + 64 + 128)
+        block = 18432 * (2 * 2 + 2)
+        assert kept == pytest.approx([norms + latents + heads + shared + of_indexer + block])
+
+    def test_tensor_parallel_ranks_keep_the_inputs_of_the_indexer_whole(self) -> None:
+        workload = workload_of()
+        one, four = (table_of(plan_of(tensor=degree)) for degree in (1, 4))
+        of_heads = 128 * (2 * 512 + 4)
+        inputs = 2 * (7168 + 1536)
+        assert core_width(workload, four) - core_width(workload, one) == pytest.approx(
+            [inputs - 0.75 * of_heads]
+        )
+
+    def test_nothing_of_a_loss_is_kept_where_there_is_none(self) -> None:
+        workload, plans = workload_of(trains_indexer=False), table_of(plan_of(tensor=4))
+        assert core_width(workload, plans) == pytest.approx([32 * (2 * 512 + 4) + 4 * 2048])
+        assert keys_width(workload, plans) == pytest.approx([2 * 576])
+
+    def test_keys_of_other_ranks_are_kept(self) -> None:
+        plans = table_of(plan_of(context=4))
+        assert keys_width(workload_of(), plans) == pytest.approx([4 * 2 * (576 + 128)])
+
+    def test_a_checkpoint_of_the_core_keeps_its_inputs_alone(self) -> None:
+        workload = workload_of()
+        plain, again = (
+            LayerActivations.of(workload, table_of(plan_of(tensor=2, recompute=each)), is_expert=False)
+            for each in (Recompute.NONE, Recompute.SELECTIVE)
+        )
+        freed = LENGTH * core_width(workload, table_of(plan_of(tensor=2)))
+        assert plain.kept - again.kept == pytest.approx(freed)
+        assert float((again.at_work - plain.at_work)[0]) <= float(freed[0])
+
+    def test_a_checkpoint_of_the_products_keeps_latents_alone(self) -> None:
+        workload = workload_of(recompute_modules=("mla_up_proj",))
+        plain, again = (
+            LayerActivations.of(workload, table_of(plan_of(tensor=2, recompute=each)), is_expert=False)
+            for each in (Recompute.NONE, Recompute.SELECTIVE)
+        )
+        queries = queries_width(workload, table_of(plan_of(tensor=2)))
+        freed = queries + 2 * 576 + 2 * 1536 / 2 - 2 * 64
+        assert plain.kept - again.kept == pytest.approx(LENGTH * freed)
+
+    def test_scores_take_no_more_room_than_a_piece_of_them(self) -> None:
+        plans = table_of(plan_of(tensor=8))
+        short, long = (changed(workload_of(), sequence_length=n) for n in (LENGTH, 65_536))
+        assert working_bytes(short, plans) == pytest.approx([3 * 4.0 * LENGTH**2])
+        assert working_bytes(long, plans) == pytest.approx([3 * 2.0**30])
+        wide = table_of(plan_of())
+        own = 128 * 2 * (576 + 512) + 4 * 576
+        assert working_bytes(short, wide) == pytest.approx([LENGTH * own])
+
+    def test_the_peak_is_below_that_of_a_rank_that_keeps_keys_and_values_of_all_heads(self) -> None:
+        """Only where layers compute their core again: queries in latents are three times as wide as others."""
+        plan = plan_of(tensor=8, pipeline=8, expert=8, data=8, recompute=Recompute.SELECTIVE)
+        sparse, dense = (
+            memory_of(workload_of(model), plan).peak_bytes for model in (DEEPSEEK_V3_2, DEEPSEEK_V3)
+        )
+        assert float(sparse[0]) > float(dense[0])
+
+
+class TestStep:
+    @pytest.mark.parametrize(("length", "is_faster"), [(4096, False), (262_144, True)])
+    def test_long_sequences_are_faster_and_short_ones_are_not(self, length: int, is_faster: bool) -> None:
+        plan = plan_of(context=8, pipeline=8, expert=8, data=8)
+        sparse_s, dense_s = (
+            layer_s(rank_of(changed(workload_of(model), sequence_length=length), plan, accelerator=B200))
+            for model in (DEEPSEEK_V3_2, DEEPSEEK_V3)
+        )
+        assert (sparse_s < dense_s) is is_faster
+
+    @pytest.mark.parametrize(
+        "plan", [plan_of(tensor=2, pipeline=2, context=2, data=2), plan_of(data=8, zero=3)]
+    )
+    def test_parts_add_up(self, plan: Plan) -> None:
+        step = step_of(workload_of(SMALL), plan)
+        parts = sum(getattr(step, name) for name in step.names() if name != "step_time_s")
+        assert parts == pytest.approx(step.step_time_s)
+
+    def test_zero_bubble_schedules_compute_its_weights_later(self) -> None:
+        plans = [
+            plan_of(pipeline=4, data=2, schedule=each) for each in (Schedule.ONE_F_ONE_B, Schedule.ZB_H1)
+        ]
+        waits = [float(step_of(workload_of(SMALL), plan).pipeline_bubble_s[0]) for plan in plans]
+        assert waits[1] < waits[0]
+
+    def test_no_published_step_has_an_indexer(self) -> None:
+        reach = reach_of(job_of(workload_of(SMALL)), table_of(plan_of()), 0)
+        assert not reach.is_within([MEASURED_REACH])
+        assert "attention to chosen tokens" in beyond_measured(reach)
+        assert "attention to chosen tokens" not in beyond_measured(
+            reach_of(job_of(workload_of(DENSE)), table_of(plan_of()), 0)
+        )
