@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from planner.recommended.recommendation import Design, Uncertainty
 from planner.text import human
 from planner.uncertain.uncertainty import calibrated_accuracy
@@ -12,6 +14,7 @@ from simulator.accuracy.published_runs import (
     step_time_error,
 )
 from simulator.accuracy.step_error import is_measured
+from simulator.domain.hardware import Accelerator
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.machine.compute import has_measured_kernels
@@ -67,17 +70,18 @@ def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | Non
     notes = _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
     notes += never_measured_notes(job, best.plan) if best else []
     notes += _unequal_errors(job)
-    notes += _hardly_validated(job, best)
-    estimated = [o.accelerator.id for o in job.offers if not has_measured_kernels(o.accelerator)]
-    if estimated:
-        notes.append(
-            f"No kernel measurements are known for {', '.join(estimated)}; efficiencies are scaled from Hopper. Measure a step "
-            "before you rely on them (docs/limits.md)."
-        )
-    families = {o.accelerator.family for o in job.offers if o.accelerator.id in estimated}
-    return notes + [
-        f"{known} (docs/limits.md)." for family, known in KNOWN_STEPS.items() if family in families
-    ]
+    published = [o.accelerator for o in job.offers if not _is_all_calibrated(job, o.accelerator)]
+    if published if best is None else not _is_calibrated(job, best.plan):
+        notes += _hardly_validated(job)
+    return notes + _scaled_kernels(published)
+
+
+def step_notes(job: Job, plan: Plan) -> list[str]:
+    """Returns why the step of a plan is known less well than most; nothing where the owner of the job measured its like."""
+    if _is_calibrated(job, plan):
+        return []
+    scaled = _scaled_kernels([job.offers[plan.offer].accelerator])
+    return [*never_measured_notes(job, plan), *_hardly_validated(job), *scaled]
 
 
 def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
@@ -134,9 +138,9 @@ def _unequal_errors(job: Job) -> list[str]:
     return [f"{note}; comparisons between them inherit the difference."]
 
 
-def _hardly_validated(job: Job, best: Design | None) -> list[str]:
-    """A note on mixtures of experts, unless the job has a calibration for the recommended accelerators."""
-    if job.workload.model.experts is None or (best and _is_calibrated(job, best.plan)):
+def _hardly_validated(job: Job) -> list[str]:
+    """A note on mixtures of experts."""
+    if job.workload.model.experts is None:
         return []
     known = network_error(has_experts=True)
     way = "fast" if known.bias_fraction < 0 else "slow"
@@ -149,6 +153,25 @@ def _hardly_validated(job: Job, best: Design | None) -> list[str]:
     return [note]
 
 
+def _scaled_kernels(accelerators: Sequence[Accelerator]) -> list[str]:
+    """Notes on the accelerators whose kernels nobody measured, and what published steps say of their architectures."""
+    scaled = [each for each in accelerators if not has_measured_kernels(each)]
+    if not scaled:
+        return []
+    names, families = ", ".join(each.id for each in scaled), {each.family for each in scaled}
+    note = (
+        f"No kernel measurements are known for {names}; efficiencies are scaled from Hopper. Measure a step"
+    )
+    known = [f"{told} (docs/limits.md)." for family, told in KNOWN_STEPS.items() if family in families]
+    return [f"{note} before you rely on them (docs/limits.md).", *known]
+
+
 def _is_calibrated(job: Job, plan: Plan) -> bool:
     accelerator = job.offers[plan.offer].accelerator.id
     return calibrated_accuracy(job, accelerator, plan.precision) is not None
+
+
+def _is_all_calibrated(job: Job, accelerator: Accelerator) -> bool:
+    """Whether the owner measured steps on an accelerator in every number format of the job."""
+    formats = job.workload.precisions
+    return all(calibrated_accuracy(job, accelerator.id, precision) is not None for precision in formats)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.input.arguments import check_kind
-from planner.notes.accuracy_notes import never_measured_notes
+from planner.notes.accuracy_notes import step_notes
 from planner.sweep.grid import AUTO, Sweep, SweepPoint
 from planner.uncertain.uncertainty import step_time_interval
 from simulator.record import finite_or_none
@@ -20,7 +20,9 @@ Row = dict[str, object]
 BROKEN = "broken_constraint"
 """Column with the constraint that rules out every layout for the scheme; empty if some layout supports it."""
 STEP_NOTES = "step_time_notes"
-"""Column with what no compared step has of a design; empty if its like were compared."""
+"""Column with the reasons why the step of a design is known less well than most, `BETWEEN_NOTES`; empty if there are none."""
+BETWEEN_NOTES = " | "
+"""Stands between two reasons."""
 
 
 def sweep_rows(sweep: Sweep, points: Iterable[SweepPoint]) -> list[Row]:
@@ -82,6 +84,11 @@ def can_run(row: Row) -> bool:
     return row[BROKEN] == ""
 
 
+def step_notes_of(row: Row) -> list[str]:
+    """Returns the reasons why the step of a row is known less well than most."""
+    return [note for note in str(row[STEP_NOTES]).split(BETWEEN_NOTES) if note]
+
+
 def is_auto(row: Row) -> bool:
     """Returns whether a row uses the interval with the least loss."""
     return row["checkpoint_interval_s"] == AUTO
@@ -119,11 +126,11 @@ def _figures(point: SweepPoint) -> dict[str, np.ndarray]:
 
 
 def _certainty(point: SweepPoint) -> dict[str, np.ndarray]:
-    """The 80 % interval of every step, and what of the design was never measured."""
+    """The 80 % interval of every step, and why it is wide."""
     assert point.result is not None
     job, plans = point.job, point.result.plans
     steps_s = point.result.outcomes.steps.step_time_s.tolist()
     intervals = [step_time_interval(job, plans, row, step_s) for row, step_s in enumerate(steps_s)]
-    notes = [" ".join(never_measured_notes(job, plans.plan(row))) for row in range(len(plans))]
+    notes = [BETWEEN_NOTES.join(step_notes(job, plans.plan(row))) for row in range(len(plans))]
     low_s, high_s = np.array(intervals).reshape(-1, 2).T
     return {"step_time_low_s": low_s, "step_time_high_s": high_s, STEP_NOTES: np.array(notes, dtype=object)}

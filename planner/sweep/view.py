@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, cast
 
 from constraints.registry import CONSTRAINTS
 from planner.sweep.grid import Sweep, as_written
-from planner.sweep.table import BROKEN, STEP_NOTES, Row, can_run
+from planner.sweep.table import BROKEN, Row, can_run, step_notes_of
 from planner.text import human
 from planner.text.text_blocks import grid, headline, sentences, title
 from simulator.units import MINUTE
@@ -83,9 +84,13 @@ def _why_not(rows: list[Row]) -> Iterator[str]:
 
 
 def _certainty(sweep: Sweep, rows: list[Row]) -> Iterator[str]:
-    """Yields how well the steps are known, and what of the designs was never measured; of which designs, unless of all."""
+    """Yields how well the steps are known, and each reason why some are known less well once; of which, unless of all."""
     designs = list(filter(can_run, rows))
-    intervals, notes = _grouped(designs, _interval), _grouped(designs, lambda row: str(row[STEP_NOTES]))
+    intervals = _grouped(designs, _interval)
+    notes: dict[str, list[Row]] = {}
+    for row in designs:
+        for note in step_notes_of(row):
+            notes.setdefault(note, []).append(row)
     if len(intervals) > 1:
         told = "; ".join(f"{interval} for {_which(sweep, some)}" for interval, some in intervals.items())
     else:
@@ -93,8 +98,7 @@ def _certainty(sweep: Sweep, rows: list[Row]) -> Iterator[str]:
     if told:
         yield f"80 % interval of the step time, beside the simulated one: {told}."
     for note, some in notes.items():
-        if note:
-            yield note if len(some) == len(designs) else f"{_which(sweep, some)}: {note}"
+        yield note if len(some) == len(designs) else f"{_which(sweep, some)}: {note}"
 
 
 def _grouped(rows: Iterable[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
@@ -105,14 +109,13 @@ def _grouped(rows: Iterable[Row], key: Callable[[Row], str]) -> dict[str, list[R
 
 
 def _which(sweep: Sweep, rows: list[Row]) -> str:
-    """How many designs these are, and where, if they share the values of the axes: `4 designs (workload.model = x)`."""
-    where = {_axes_of(sweep, row) for row in rows}
-    (shared,) = where if len(where) == 1 else ("",)
-    return human.designs(len(rows)) + (f" ({shared})" if shared else "")
+    """How many designs these are, and where, if they share values of axes: `4 designs (workload.model = x)`."""
+    shared = [axis for axis in sweep.axes if len(_grouped(rows, partial(_axes_of, [axis]))) == 1]
+    return human.designs(len(rows)) + (f" ({_axes_of(shared, rows[0])})" if shared else "")
 
 
-def _axes_of(sweep: Sweep, row: Row) -> str:
-    return ", ".join(f"{axis} = {as_written(row[axis])}" for axis in sweep.axes)
+def _axes_of(axes: Iterable[str], row: Row) -> str:
+    return ", ".join(f"{axis} = {as_written(row[axis])}" for axis in axes)
 
 
 def _interval(row: Row) -> str:
@@ -139,7 +142,7 @@ def number(row: Row, name: str) -> float:
 
 def _points(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
     """The rows by the values of the axes, with a heading each."""
-    for values, point in _grouped(rows, lambda row: _axes_of(sweep, row)).items():
+    for values, point in _grouped(rows, partial(_axes_of, sweep.axes)).items():
         yield f"at {values}" if values else "at every size", point
 
 

@@ -37,6 +37,9 @@ def test_a_hybrid_beside_a_transformer_is_told_with_the_interval_of_both() -> No
 def test_a_mixture_of_experts_beside_a_dense_model_is_told() -> None:
     found = compare([side(of_model(name), name) for name in ("llama-3.1-8b", "deepseek-moe-16b")])
     assert "80 % interval of the step time: llama-3.1-8b " in found.warnings[-1]
+    assert any(
+        note.startswith("deepseek-moe-16b: Step times of mixtures of experts") for note in found.warnings
+    )
 
 
 def test_nothing_is_told_where_all_steps_are_known_equally_well() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.notes.accuracy_notes import accuracy_notes
+from planner.notes.accuracy_notes import accuracy_notes, step_notes
 from simulator.accuracy.published_runs import LEAST_ROWS, Accuracy
 from simulator.domain.job import Job
 from tests.planner.calibrations import with_measured_steps
@@ -64,6 +64,7 @@ def test_an_accelerator_without_kernels_is_told_once() -> None:
     job = job_of(DENSE, rented("mi300x"))
     assert notes_with(job, "No kernel measurements are known for mi300x")
     assert not notes_with(job, "No published step on mi300x")
+    assert not notes_with(with_measured_steps(job), "No kernel measurements")
 
 
 def test_published_steps_of_tpus_are_told_where_tpus_are_on_offer() -> None:
@@ -77,7 +78,20 @@ def test_mixtures_of_experts_are_doubted_unless_their_owner_measured_them() -> N
     (note,) = notes_with(job, "barely validated")
     # simulator/data/accuracy.csv: all kinds of mixtures are simulated too fast.
     assert "% too fast; groups of fewer than" in note
-    assert not notes_with(with_measured_steps(job), "barely validated")
+    assert accuracy_notes(job, None, None) == [note]
+    for measured in (with_measured_steps(job), with_measured_steps(job_of(EXPERTS, rented("mi300x")))):
+        assert not notes_with(measured, "barely validated")
+        assert not accuracy_notes(measured, None, None)
+
+
+def test_what_a_step_is_doubted_for_is_told_of_its_own_accelerator_unless_owners_measured() -> None:
+    job = job_of(EXPERTS, rented(H100), rented("mi300x"))
+    latent, experts, kernels = step_notes(job, BEST.plan.model_copy(update={"offer": 1}))
+    assert "with latent attention was compared" in latent
+    assert "barely validated" in experts
+    assert kernels.startswith("No kernel measurements are known for mi300x;")
+    assert step_notes(job, BEST.plan) == [latent, experts]
+    assert not step_notes(with_measured_steps(job), BEST.plan)
 
 
 class TestAcceleratorsWithUnlikeErrors:

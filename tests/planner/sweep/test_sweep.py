@@ -299,26 +299,6 @@ def test_rows_have_the_figures_that_simulate_gives() -> None:
     assert number(row, "checkpoint_stall_s") == pytest.approx(num_saves * number(row, "stall_s"), rel=0.01)
 
 
-def test_rows_say_how_well_their_steps_are_known_as_simulate_says_it() -> None:
-    hybrid = {"workload.model": ["llama-3.1-8b", "nemotron-h-8b"]}
-    fields = {"checkpoint_schemes": ["async"], "checkpoint_intervals_s": ["auto"], "num_gpus": [16]}
-    sweep = sweep_with(axes=hybrid, **fields)
-    points = points_of(sweep)
-    rows = sweep_rows(sweep, points)
-    for row, point in zip(rows, points, strict=True):
-        assert point.result is not None
-        plan = point.result.plans.plan(0).model_dump(exclude_unset=True)
-        simulated = simulate_plan(point.job, plan, with_sensitivities=False)
-        assert simulated.spread is not None
-        for end in ("step_time_low_s", "step_time_high_s"):
-            assert number(row, end) == pytest.approx(getattr(simulated.spread, end), rel=1e-12)
-        assert all(
-            note in str(row["step_time_notes"]) for note in simulated.warnings if "published step" in note
-        )
-    assert rows[0]["step_time_notes"] == ""
-    assert "No published step with linear attention" in str(rows[1]["step_time_notes"])
-
-
 def test_the_best_row_of_a_scheme_has_its_largest_goodput() -> None:
     sweep = sweep_with(num_gpus=[64])
     rows = sweep_rows(sweep, points_of(sweep))

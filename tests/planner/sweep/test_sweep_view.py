@@ -110,5 +110,13 @@ def test_of_steps_that_are_known_less_well_it_is_told_which_and_why() -> None:
     intervals = "-4 % to +7 % for 1 design (workload.model = known); -50 % to +100 % for 2 designs (workload.model = new)."
     assert f"beside the simulated one: {intervals} 2 designs (workload.model = new): Never measured." in words
 
+    other = row(
+        8, "async", 0.95, 20.0, **{"workload.model": "new"}, step_time_notes="Never measured. | Scaled."
+    )
+    words = " ".join(shown(sweep, [known, new, newer, other]).split())
+    assert (
+        " 3 designs (workload.model = new): Never measured. 1 design (workload.model = new): Scaled." in words
+    )
+
     all_new = " ".join(shown(sweep, [{**known, "step_time_notes": "Never measured."}, new]).split())
     assert " -50 % to +100 % for 1 design (workload.model = new). Never measured." in all_new
