@@ -2,7 +2,8 @@
 
 Up to ZeRO-2 a rank casts the weights of its layers to both layouts once per step and keeps the result, as copies or as the
 weights themselves. Where passes gather (`simulator.layout.weight_gathers`), it casts what they gathered, to the layout that
-each pass needs (torchao, `Float8Linear`).
+each pass needs (torchao, `Float8Linear`). Every product of a layer is cast by kernels of its own; those of routed experts, into
+and out of their block, count as two, however many experts there are, and shared experts count with them.
 
 Ranks that cast before they gather (`gathers_cast_weights`) cast a share each, which travels in 8 bits, and turn rows into
 columns where products need both. Blocks of MXFP8 cannot be turned: once per step they travel in 16 bits (Megatron Core,
@@ -16,7 +17,10 @@ import numpy as np
 
 from simulator.domain.plan import PlanTable, shard_group
 from simulator.domain.workload import Workload
-from simulator.layers.host_time import NUM_PRODUCTS
+from simulator.layers.attention_costs import attention_products
+from simulator.layers.host_time import NUM_PRODUCTS, NUM_PRODUCTS_OF_ATTENTION
+from simulator.layers.layer_costs import latent_products
+from simulator.layers.linear_costs import linear_products
 from simulator.layout.casts import gathered_weight_value_bytes, gathers_cast_weights, is_cast
 from simulator.layout.chunks import ChunkWeights
 from simulator.layout.expert_ranks import routed_shard_group
@@ -59,15 +63,25 @@ def casts_in_passes_s(rank: Rank, weights: ChunkWeights) -> Directions:
     shared, routed = (each.T for each in _cast_weights(workload, plans, weights))
     ranks, routed_ranks = (each.T for each in _shards(workload, plans))
     one, transposed = _cast_bytes(rank)
+    num_products = _num_products(rank, weights)
     is_by_shares = gathers_cast_weights(workload, plans)
     of_one = one * np.where(is_by_shares, shared / ranks + routed / routed_ranks, shared + routed)
     turned = np.where(is_by_shares, transposed * (shared + routed), 0.0)
-    return _in_passes_s(rank, of_one), _in_passes_s(rank, of_one + turned)
+    return _in_passes_s(rank, of_one, num_products), _in_passes_s(rank, of_one + turned, num_products)
 
 
-def _in_passes_s(rank: Rank, num_bytes: Floats) -> Floats:
+def _num_products(rank: Rank, weights: ChunkWeights) -> Floats:
+    """Products of a layer with these weights `(1, k)`, mean over the layers of a hybrid, `(k, 1)`."""
+    model = rank.workload.model
+    number = NUM_PRODUCTS - NUM_PRODUCTS_OF_ATTENTION + model.attention_share * len(attention_products(rank))
+    if model.linear_attention:
+        number += model.linear_share * len(linear_products(rank))
+    return number + len(latent_products(rank)) * np.sign(weights.routed).T
+
+
+def _in_passes_s(rank: Rank, num_bytes: Floats, num_products: Floats) -> Floats:
     is_sharded = is_cast(rank.plans) & gathers_in_passes(rank.workload, rank.plans)
-    num_kernels = NUM_PRODUCTS * rank.kernels_per_cast * np.sign(num_bytes)
+    num_kernels = num_products * rank.kernels_per_cast * np.sign(num_bytes)
     return memory_bound_time_s(
         num_bytes=is_sharded * num_bytes,
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -169,6 +170,38 @@ class TestCasts:
         assert forward_s[1, 0] == pytest.approx(bytes_[0] / bandwidth + launches_s)
         assert backward_s[1, 0] == pytest.approx(bytes_[1] / bandwidth + launches_s)
         assert forward_s[[0, 2]] == pytest.approx(0)  # embedding and output layer
+
+    @pytest.mark.parametrize(
+        ("name", "num_products"),
+        [
+            ("mixtral-8x7b", {Part.EXPERT: 4}),
+            # Latents of keys and values, and in V3 of queries, have a product down to them and one up.
+            ("deepseek-v2-lite", {Part.DENSE: 4 + 2, Part.EXPERT: 4 + 2}),
+            ("deepseek-v3", {Part.DENSE: 5 + 2, Part.EXPERT: 5 + 2}),
+            # 24 M, 4 * and 24 - (docs/model/hybrids.md).
+            ("nemotron-h-8b", {Part.DENSE: 2 + 2 * 4 / 24 + 2}),
+            # 40 M, 8 * and 40 E, whose experts read a latent; every layer has experts.
+            ("nemotron-3-super-120b-a12b", {Part.EXPERT: 2 + 2 * 8 / 40 + 2 + 2}),
+            # 20 blocks of Kimi Delta Attention with a low rank, and 7 with latents of keys and values, in 27 layers.
+            ("kimi-linear-48b-a3b", {Part.DENSE: 4 + 2, Part.EXPERT: 4 + 2}),
+        ],
+    )
+    def test_every_product_of_a_layer_has_its_own_launches(
+        self, name: str, num_products: dict[Part, float]
+    ) -> None:
+        workload = changed(training(name, global_batch_size=64), fp8_recipe="tensorwise")
+        rank = rank_of(workload, fp8(data=8, expert=1, zero=3))
+        free = replace(rank, kernels=replace(rank.kernels, launch_s=0.0 * rank.kernels.launch_s))
+        parts = ModelParts.of(rank, split_layers(workload.model, rank.plans))
+        weights = parts.weights.together
+        for with_s, without_s in zip(
+            casts_in_passes_s(rank, weights), casts_in_passes_s(free, weights), strict=True
+        ):
+            num_kernels = (with_s - without_s)[:, 0] / rank.kernels.launch_s[0]
+            assert num_kernels[[0, -1]] == pytest.approx(0)  # embedding and output layer
+            for kind, expected in num_products.items():
+                # Tensor-wise scales take 4 kernels a product.
+                assert num_kernels[parts.kinds.index(kind)] == pytest.approx(4 * expected), kind
 
     def test_columns_of_mxfp8_are_gathered_and_not_made_of_rows(self) -> None:
         workload = in_8_bits("mxfp8", gathers_cast_weights=True)
