@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
-from constraints.lattice import SPLIT_COLUMNS, contexts, divisors, layouts_in, no_layouts, rough_blocks
-from constraints.layout import can_save_by
+from constraints.lattice import enumerate_layouts, no_layouts
+from constraints.layout import can_save_by, is_valid_layout
 from constraints.space import pruned_space
 from objectives.pareto import compromise_losses
+from planner.job.unused_workload import narrowed_to
 from planner.recommended.comparisons import OtherChoice
 from simulator.domain.job import Job
 from simulator.domain.offer import GpuRange
@@ -42,6 +43,14 @@ CHOICES = (
 )
 """Fields of a plan whose other values are tried. Data parallelism follows from them; spares and power caps trade one objective
 for another, which the front shows."""
+SEARCHED = {
+    "pipeline_schedule": "pipeline_schedules",
+    "interleaved_group_size": "interleaved_group_sizes",
+    "micro_batch_size": "micro_batch_sizes",
+    "zero_stage": "zero_stages",
+    "shard_ranks": "hybrid_sharding",
+}
+"""Lists of a search with the values of choices, where they have other names than these."""
 NOT_CHOSEN = -1
 """Value of a choice that another one leaves no room for: a group without interleaving, layers without full recomputation."""
 ROOMY_FRACTION = 0.95
@@ -123,20 +132,46 @@ def one_change(job: Job, plan: Plan, *, can_run: bool = True) -> SameAccelerator
     """
     own = _saved_otherwise(job, plan) if can_run else no_layouts(job)
     leaders = _leaders(job, evaluate(job, own))
-    narrow = _with_own_values(_narrowed(job, plan), plan)
-    alike = (_run_like(job, plan, layouts) for layouts in _with_like_degrees(narrow, plan))
-    near = (designs.take(_num_changes(plan, designs) == 1) for designs in alike)
-    return SameAccelerators(job=job, plan=plan, leaders=_with_better(job, leaders, near))
+    near = PlanTable.concatenate(list(_near(job, plan)))
+    return SameAccelerators(job=job, plan=plan, leaders=_with_better(job, leaders, [near]))
 
 
-def _with_like_degrees(job: Job, plan: Plan) -> Iterator[PlanTable]:
-    """Yields the layouts of a job that differ from a plan in at most one degree or in the micro-batch, block by block."""
-    own = np.array([getattr(plan, name) for name in SPLIT_COLUMNS])
-    # Data parallelism follows, and the job has one offer alone.
-    is_compared = np.array([name not in ("offer", "data_parallel") for name in SPLIT_COLUMNS])
-    for block in rough_blocks(job):
-        differs = (block.degrees != own) & is_compared
-        yield layouts_in(job, replace(block, degrees=block.degrees[differs.sum(axis=1) <= 1]))
+def _near(job: Job, plan: Plan) -> Iterator[PlanTable]:
+    """Yields the layouts that differ from a plan in one choice, whether or not a search tries the values of the others."""
+    narrow = _narrowed(job, plan)
+    shards_more = job.search.shards_more_in_pipelines or _shards_more(PlanTable.from_plans([plan]))[0]
+    for name, one_open in _each_open(narrow, plan):
+        layouts = enumerate_layouts(one_open)
+        if plan.shard_ranks and name != "shard_ranks":  # a search tries the ranks of a node alone
+            layouts = replace(layouts, shard_ranks=np.full(len(layouts), plan.shard_ranks))
+            layouts = layouts.take(is_valid_layout(one_open, layouts))
+        designs = _run_like(job, plan, layouts)
+        yield designs.take((_num_changes(plan, designs) == 1) & (shards_more | ~_shards_more(designs)))
+
+
+def _each_open(job: Job, plan: Plan) -> Iterator[tuple[str, Job]]:
+    """Yields, for each choice, a narrowed job that searches it as before, and no value but the plan's own of the others."""
+    own = narrowed_to(job, plan.model_copy(update={"offer": 0}))
+    lists: dict[str, object] = {
+        "micro_batch_sizes": (plan.micro_batch_size,),
+        "pipeline_schedules": (plan.pipeline_schedule,),
+        "hybrid_sharding": (False,),
+    }
+    if not _is_chosen(PlanTable.from_plans([plan]), "interleaved_group_size")[0]:
+        lists["interleaved_group_sizes"] = job.search.interleaved_group_sizes
+    closed = own.search.model_copy(update=lists)
+    for name in CHOICES:
+        if name == "precision":
+            yield name, own.model_copy(update={"search": closed, "workload": job.workload})
+        elif name != "checkpoint_scheme":  # the plan has been tried with all of them
+            field = SEARCHED.get(name, name)
+            opened = closed.model_copy(update={field: getattr(job.search, field)})
+            yield name, own.model_copy(update={"search": opened})
+
+
+def _shards_more(plans: PlanTable) -> Booleans:
+    """Whether plans share more than the states of the optimizer in a pipeline, which few frameworks do, `(n,)`."""
+    return np.asarray((plans.zero_stage >= 2) & (plans.pipeline_parallel > 1))
 
 
 def _num_changes(plan: Plan, designs: PlanTable) -> Integers:
@@ -204,22 +239,6 @@ def _narrowed(job: Job, plan: Plan) -> Job:
     # Bounds without spares hold with those of the plan, however many these are.
     search = job.search.model_copy(update={"power_caps": (plan.power_cap_fraction,), "with_spares": (False,)})
     return job.model_copy(update={"offers": (narrow,), "search": search})
-
-
-def _with_own_values(job: Job, plan: Plan) -> Job:
-    """The narrowed job, whose search also tries the degrees and the micro-batch of a plan.
-
-    Usual searches leave out many ranks for short sequences, tensor parallelism across link domains and large micro-batches.
-    """
-    search, (offer,) = job.search, job.offers
-    usual = [t for t in divisors(job.workload.model.num_heads) if t <= offer.node.link_domain_size]
-    tried = (
-        ("tensor_parallel", plan.tensor_parallel, search.tensor_parallel or usual),
-        ("context_parallel", plan.context_parallel, contexts(job)),
-        ("micro_batch_sizes", plan.micro_batch_size, search.micro_batch_sizes),
-    )
-    new = {name: (*values, own) for name, own, values in tried if own not in values}
-    return job.model_copy(update={"search": search.model_copy(update=new)})
 
 
 def _saved_otherwise(job: Job, plan: Plan) -> PlanTable:

@@ -16,9 +16,10 @@ from planner.recommended import same_accelerators as module
 from planner.recommended.comparisons import OtherChoice
 from planner.recommended.recommendation import Recommendation
 from planner.recommended.same_accelerators import CHOICES, ROOMY_FRACTION, same_accelerators
+from simulator.domain.hardware import Precision
 from simulator.domain.job import Job, Objective
 from simulator.domain.limits import Limits
-from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Recompute
+from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Recompute, Schedule
 from simulator.units import DAY
 from tests.simulator.builders import changed, job_of, plan_of, rented, training
 
@@ -311,15 +312,51 @@ def test_one_change_tells_what_makes_a_plan_fit() -> None:
         (plan_of(tensor=16), {}),  # two link domains
         (plan_of(tensor=4, data=4, micro_batch=16), {}),
         (plan_of(tensor=2, context=2, data=4), {"tensor_parallel": (4,), "context_parallel": (1,)}),
+        (plan_of(pipeline=4, data=4, zero=3), {"zero_stages": (1, 2)}),
+        (plan_of(pipeline=4, data=4, zero=2), {"zero_stages": None}),
+        (plan_of(pipeline=4, data=4), {"pipeline_parallel": (1, 2)}),
+        (plan_of(pipeline=4, virtual=3, data=4), {}),  # 12 chunks of 32 layers
+        (plan_of(pipeline=4, virtual=2, data=4), {"virtual_pipeline": (1, 4)}),
+        (plan_of(pipeline=4, data=4, schedule=Schedule.ZB_H1), {}),
+        (plan_of(pipeline=4, virtual=2, data=4, group_size=8), {}),
+        (plan_of(data=16, recompute=Recompute.FULL, recompute_num_layers=5), {}),
+        (plan_of(data=16, shards=4), {}),  # half a node
+        (plan_of(data=16, precision=Precision.FP8), {}),
     ],
 )
 def test_one_change_is_told_of_a_plan_that_no_search_tries(plan: Plan, search: dict[str, object]) -> None:
     own = plan.model_copy(update={"offer": 1})
     found = simulate_plan(on_sixteen(**search), own, with_sensitivities=False).other_choices
-    assert {"recompute", "zero_stage"} <= {each.name for each in found}
-    degrees = {"tensor_parallel", "context_parallel", "micro_batch_size"}
+    assert {"tensor_parallel", "micro_batch_size"} <= {each.name for each in found}
+    follows = {
+        "recompute": {"recompute_num_layers"},
+        "virtual_pipeline": {"interleaved_group_size"},
+        "checkpoint_scheme": {"checkpoint_interval_s"},
+    }
     for each in found:
-        assert all(getattr(each.plan, name) == getattr(own, name) for name in degrees - {each.name})
+        differs = {name for name, value in each.plan if value != getattr(own, name)}
+        assert {each.name} <= differs <= {each.name, "data_parallel", *follows.get(each.name, ())}
+
+
+def test_one_change_of_a_listed_pipeline_is_what_the_search_tries_of_all_others() -> None:
+    own = plan_of(pipeline=4, virtual=3, data=4).model_copy(update={"offer": 1})
+    job = on_sixteen(pipeline_parallel=(1, 2), virtual_pipeline=(1, 2, 8))
+    found = simulate_plan(job, own, with_sensitivities=False).other_choices
+    values = {name: {each.value for each in some} for name, some in groupby(found, lambda each: each.name)}
+    assert values["pipeline_parallel"] == {2}  # one stage has no chunks to interleave
+    assert values["virtual_pipeline"] == {1, 2, 8}
+
+
+def test_one_change_shards_no_more_in_a_pipeline_than_the_search_or_the_plan_does() -> None:
+    for plan, stages, pipelines in (
+        (plan_of(data=16, zero=2), {1, 3}, set[int]()),
+        (plan_of(pipeline=4, data=4, zero=2), {1}, {1, 2, 8, 16}),
+        (plan_of(pipeline=4, data=4), set[int](), {1, 2, 8, 16}),
+    ):
+        own = plan.model_copy(update={"offer": 1})
+        found = simulate_plan(on_sixteen(zero_stages=None), own, with_sensitivities=False).other_choices
+        assert {each.value for each in found if each.name == "zero_stage"} == stages
+        assert {each.value for each in found if each.name == "pipeline_parallel"} == pipelines
 
 
 def test_an_answer_has_the_choices_of_its_recommended_design() -> None:
