@@ -88,6 +88,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/model/layers.md",
             "docs/model/experts.md",
             "docs/model/context-parallelism.md",
+            "docs/model/sparse-attention.md",
             "docs/model/hybrids.md",
             "docs/model/adapters.md",
             "docs/model/pipeline.md",

@@ -9,9 +9,13 @@ import pytest
 
 from planner.measured.frameworks.deepspeed_habits import DEEPSPEED, INTERN_EVO
 from planner.measured.frameworks.habits import Habits
+from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
+from simulator.layers.attention_costs import attention_core_s
+from simulator.layers.indexer_costs import SPEED_HEAD_DIM, indexer_s
 from simulator.layers.layer_costs import expert_layer
+from simulator.layers.transferred_kernels import best_attention_flop_per_s
 from simulator.layout.chunks import split_layers
 from simulator.run.spread import miss_probability
 from simulator.simulate import simulate
@@ -19,11 +23,14 @@ from simulator.step.step import simulate_step, step_parts
 from simulator.traffic.expert_exchange import RATE_IN_TRAINING
 from simulator.units import DAY
 from tests.simulator.builders import H100, changed, plan_of, rank_of, table_of, training
+from tests.simulator.sparse import DEEPSEEK_V3, DEEPSEEK_V3_2
 from tests.support import H100_RENTED, job_with
 from tests.test_told_figures import words_of
 
 MODEL = Path(__file__).parents[1] / "docs" / "model"
-EXPERTS, KERNELS, REPLICAS, RUN = (MODEL / f"{name}.md" for name in ("experts", "kernels", "replicas", "run"))
+EXPERTS, KERNELS, REPLICAS, RUN, SPARSE = (
+    MODEL / f"{name}.md" for name in ("experts", "kernels", "replicas", "run", "sparse-attention")
+)
 A800, H800 = "a800-sxm4-80gb", "h800-sxm5-80gb"
 ON_8 = plan_of(data=8)
 
@@ -195,3 +202,45 @@ def test_risks_of_late_runs() -> None:
     for deadline_days, told in zip(days, risks, strict=True):
         risk = miss_probability(job, plans, found.steps, found.run, deadline_days * DAY)
         assert 100 * float(risk[0]) == pytest.approx(told, abs=0.0006)
+
+
+def attention_ms(model: ModelShape, sequence_length: int, accelerator: str) -> float:
+    """Attention core and indexer of one layer on one rank, forward and backward."""
+    workload = training(model, sequence_length=sequence_length, global_batch_size=64)
+    rank = rank_of(workload, plan_of(), accelerator=accelerator)
+    return 1e3 * sum(float(way_s[0]) for way_s in (*attention_core_s(rank), *indexer_s(rank)))
+
+
+def test_the_page_on_chosen_tokens_tells_the_times_of_today() -> None:
+    table = SPARSE.read_text().partition("<!-- chosen-tokens -->\n")[2].partition("\n<!-- end -->")[0]
+    lines = table.splitlines()[2:]
+    accelerators, models = (
+        {"H100": H100, "B200": "b200-sxm-180gb"},
+        {"all": DEEPSEEK_V3, "chosen": DEEPSEEK_V3_2},
+    )
+    told = {
+        tuple(cells[0].split(", ")): [float(cell.replace(",", "")) for cell in cells[1:]]
+        for cells in ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    }
+    assert len(told) == 4
+    for (chip, tokens), figures in told.items():
+        for length, figure in zip((4096, 16_384, 32_768, 65_536, 131_072), figures, strict=True):
+            found = attention_ms(models[tokens], length, accelerators[chip])
+            assert figure == pytest.approx(found, rel=0.03), (chip, tokens, length)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "forward", "backward"),
+    [(H800, 626, None), ("h200-sxm-141gb", None, 113), ("b200-sxm-180gb", 1268, 596)],
+)
+def test_it_tells_the_speeds_of_today(
+    accelerator: str, forward: float | None, backward: float | None
+) -> None:
+    rank = rank_of(training(DEEPSEEK_V3_2), plan_of(), accelerator=accelerator)
+    speed = best_attention_flop_per_s(rank, SPEED_HEAD_DIM)[0] / 1e12
+    if forward:
+        assert round(float(speed)) == forward
+        assert f"{forward:,}" in SPARSE.read_text()
+    if backward:
+        assert round(float(speed * rank.kernels.attention_backward_fraction[0])) == backward
+        assert f"{backward:,}" in SPARSE.read_text()

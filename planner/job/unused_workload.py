@@ -217,6 +217,11 @@ WORKLOAD_RULES = (
         paths=_paths("trains_indexer"),
     ),
     UnusedRule(
+        is_used=lambda job: job.workload.model.indexer is None,
+        why="an indexer needs the keys of all ranks, which are gathered",
+        paths=_paths("context_exchange"),
+    ),
+    UnusedRule(
         is_used=lambda job: job.workload.chosen_exchange == "all_gather",
         why="context_exchange is not all_gather",
         paths=_paths("documents.is_split_each"),

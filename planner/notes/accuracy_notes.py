@@ -38,6 +38,11 @@ KNOWN_HYBRIDS = (
     "transformers, hybrids are likely slower than this answer says (docs/limits.md)."
 )
 """What published steps say of models with linear attention (docs/model/hybrids.md)."""
+BACKWARD_OF_CHOSEN = (
+    "Attention to chosen tokens runs backward at the speed of the only published kernel for Hopper, a fifth of its forward speed: "
+    "with a better one, accelerators other than Blackwell are faster than this answer says (docs/model/sparse-attention.md)."
+)
+"""What is known of kernels for attention to chosen tokens on architectures before Blackwell."""
 
 
 def step_time_doubt(design: Design, uncertainty: Uncertainty, notes: str) -> str:
@@ -109,6 +114,8 @@ def never_measured_notes(job: Job, plan: Plan) -> list[str]:
         notes.append(f"{note} (docs/validation.md).")
     if job.workload.model.linear_attention:
         notes.append(KNOWN_HYBRIDS)
+    if job.workload.model.indexer and any(offer.accelerator.family != "blackwell" for offer in job.offers):
+        notes.append(BACKWARD_OF_CHOSEN)
     is_new = not is_measured(accelerator.id, has_experts=job.workload.model.experts is not None)
     if is_new and has_measured_kernels(accelerator):
         note = f"No published step on {accelerator.id} was compared, so the error of the least accurate group is assumed"

@@ -19,6 +19,7 @@ from simulator.domain.plan import PlanTable, shard_group
 from simulator.domain.workload import Workload
 from simulator.layers.attention_costs import attention_products
 from simulator.layers.host_time import NUM_PRODUCTS, NUM_PRODUCTS_OF_ATTENTION
+from simulator.layers.indexer_costs import indexer_products
 from simulator.layers.layer_costs import latent_products
 from simulator.layers.linear_costs import linear_products
 from simulator.layout.casts import gathered_weight_value_bytes, gathers_cast_weights, is_cast
@@ -71,11 +72,13 @@ def casts_in_passes_s(rank: Rank, weights: ChunkWeights) -> Directions:
 
 
 def _num_products(rank: Rank, weights: ChunkWeights) -> Floats:
-    """Products of a layer with these weights `(1, k)`, mean over the layers of a hybrid, `(k, 1)`."""
+    """Products of a layer with these weights `(1, k)`, mean over layers that differ in how they mix tokens, `(k, 1)`."""
     model = rank.workload.model
     number = NUM_PRODUCTS - NUM_PRODUCTS_OF_ATTENTION + model.attention_share * len(attention_products(rank))
     if model.linear_attention:
         number += model.linear_share * len(linear_products(rank))
+    if model.indexer:
+        number += model.indexer_share * len(indexer_products(rank))
     return number + len(latent_products(rank)) * np.sign(weights.routed).T
 
 

@@ -12,10 +12,12 @@ from pydantic import ValidationError
 from constraints.evaluation import evaluate
 from planner.job.unused_fields import unused_fields
 from planner.job.unused_workload import WORKLOAD_RULES, narrowed_to
+from simulator import catalog
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.domain.workload import Workload
 from simulator.table import Floats
+from tests.simulator.sparse import with_indexer
 from tests.support import H100_RENTED, job_with, plans_with
 
 ONE = {"tensor_parallel": [1], "pipeline_parallel": [1], "context_parallel": [1]}
@@ -46,6 +48,10 @@ JOBS: Mapping[str, Job] = {
         },
     ),
     "shared experts": job_with(H100_RENTED, workload={"model": "deepseek-v2-lite"}),
+    "chosen tokens": job_with(
+        H100_RENTED,
+        workload={"model": with_indexer(catalog.model("deepseek-v2-lite")).model_dump(mode="json")},
+    ),
 }
 CHANGES: Mapping[str, object] = {
     "expert_dispatch": "deduplicated",
@@ -81,6 +87,7 @@ CHANGES: Mapping[str, object] = {
     "recompute_modules": ("mlp", "moe"),
     "recompute_method": "uniform",
     "context_exchange": "all_gather",
+    "trains_indexer": False,
     "keeps_stage_outputs": True,
     "joins_logits": True,
     "frees_stage_inputs": True,

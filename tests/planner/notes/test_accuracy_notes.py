@@ -10,6 +10,7 @@ from simulator.domain.job import Job
 from tests.planner.calibrations import with_measured_steps
 from tests.planner.hand_made import design, recommended
 from tests.simulator.builders import job_of, rented, training
+from tests.simulator.sparse import SMALL as SPARSE
 
 H100, H200, A100 = "h100-sxm5-80gb", "h200-sxm-141gb", "a100-sxm4-80gb"
 DENSE = training("llama-3.1-8b", global_batch_size=64)
@@ -52,6 +53,21 @@ class TestStepsThatAreWrongOneWay:
     def test_few_steps_and_those_of_another_kind_correct_nothing(self) -> None:
         assert not self.told(-0.25, LEAST_ROWS - 1)
         assert not self.told(-0.25, is_measured=False)
+
+
+@pytest.mark.parametrize(("accelerator", "is_told"), [(H100, True), (A100, True), ("b200-sxm-180gb", False)])
+def test_the_backward_kernel_of_chosen_tokens_is_told_beside_other_chips_than_blackwell(
+    accelerator: str, is_told: bool
+) -> None:
+    words = "a fifth of its forward speed"
+    assert bool(notes_with(job_of(training(SPARSE), rented(accelerator)), words)) is is_told
+    assert (
+        bool(notes_with(job_of(training(SPARSE), rented("b200-sxm-180gb"), rented(accelerator)), words))
+        is is_told
+    )
+    assert not notes_with(job_of(DENSE, rented(accelerator)), words)
+    (reach,) = notes_with(job_of(training(SPARSE), rented(accelerator)), "the error is assumed to be twice")
+    assert "latent attention or attention to chosen tokens" in reach
 
 
 def test_owners_who_measured_need_no_published_step() -> None:

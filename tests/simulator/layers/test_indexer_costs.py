@@ -53,7 +53,8 @@ def workload_of(model: ModelShape = DEEPSEEK_V3_2, **choices: object) -> Workloa
 
 
 def rank_with(plan: Plan | None = None, *, accelerator: str = B200, **choices: object) -> Rank:
-    return rank_of(workload_of(**choices), plan or plan_of(), accelerator=accelerator)
+    workload = workload_of(DEEPSEEK_V3_2, **choices)
+    return rank_of(workload, plan or plan_of(), accelerator=accelerator)
 
 
 def sparse_flop(heads: int) -> float:
@@ -144,7 +145,7 @@ class TestProducts:
         assert [float(each[0]) for each in queries] == [LENGTH, 512, 128]
         assert [float(each[0]) for each in outputs] == [LENGTH, 128, 512]
         assert np.all(np.asarray(batch.num_gemms) == 32)
-        assert products_of_heads(rank_with(model=DENSE)) == []
+        assert products_of_heads(rank_of(workload_of(DENSE), plan_of())) == []
 
     def test_products_of_heads_stay_in_16_bits(self) -> None:
         wide, narrow = (rank_with(plan_of(precision=each)) for each in (Precision.BF16, Precision.FP8))
@@ -273,14 +274,13 @@ class TestRecomputation:
         assert traffic_s[1] - traffic_s[0] == pytest.approx(gathers_s, rel=0.02)
 
     def test_products_up_to_queries_are_repeated_with_those_of_heads(self) -> None:
-        modules = {"recompute_modules": ("mla_up_proj",)}
         plain, again = (
-            rank_with(plan_of(recompute=each), **modules) for each in (Recompute.NONE, Recompute.SELECTIVE)
+            rank_with(plan_of(recompute=each), recompute_modules=("mla_up_proj",))
+            for each in (Recompute.NONE, Recompute.SELECTIVE)
         )
-        products_s = sum(forward_s for forward_s, _ in up_projections_s(plain))
-        added_s = dense_layer(again).backward_s - dense_layer(plain).backward_s
-        positions_s = added_s - products_s
-        assert 0.0 < positions_s[0] < 0.4 * products_s[0]
+        products_s = sum(float(forward_s[0]) for forward_s, _ in up_projections_s(plain))
+        added_s = float((dense_layer(again).backward_s - dense_layer(plain).backward_s)[0])
+        assert products_s < added_s < 1.4 * products_s  # and positions
 
 
 def layer_s(rank: Rank) -> float:

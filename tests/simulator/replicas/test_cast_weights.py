@@ -14,6 +14,7 @@ from simulator.deep.plans.plan_step import parts_and_shape
 from simulator.domain.choices import CastRecipe
 from simulator.domain.hardware import Precision
 from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
+from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 from simulator.layout.casts import one_layout_shares
@@ -25,6 +26,7 @@ from simulator.replicas.replica_sync import ReplicaTraffic
 from simulator.step.model_parts import ModelParts, part_times
 from simulator.step.parts import Part
 from tests.simulator.builders import changed, job_of, memory_of, plan_of, rank_of, table_of, training
+from tests.simulator.sparse import DEEPSEEK_V3_2
 
 MODEL = catalog.model("llama-3.1-8b")
 LAYERS = 32 * (2 * 4096 * 128 * (32 + 8) + 3 * 4096 * 14_336 + 2 * 4096)
@@ -172,12 +174,14 @@ class TestCasts:
         assert forward_s[[0, 2]] == pytest.approx(0)  # embedding and output layer
 
     @pytest.mark.parametrize(
-        ("name", "num_products"),
+        ("model", "num_products"),
         [
             ("mixtral-8x7b", {Part.EXPERT: 4}),
             # Latents of keys and values, and in V3 of queries, have a product down to them and one up.
             ("deepseek-v2-lite", {Part.DENSE: 4 + 2, Part.EXPERT: 4 + 2}),
             ("deepseek-v3", {Part.DENSE: 5 + 2, Part.EXPERT: 5 + 2}),
+            # An indexer has three; products of each head with latents stay in 16 bits.
+            (DEEPSEEK_V3_2, {Part.DENSE: 4 + 3 + 2, Part.EXPERT: 4 + 3 + 2}),
             # 24 M, 4 * and 24 - (docs/model/hybrids.md).
             ("nemotron-h-8b", {Part.DENSE: 2 + 2 * 4 / 24 + 2}),
             # 40 M, 8 * and 40 E, whose experts read a latent; every layer has experts.
@@ -187,9 +191,9 @@ class TestCasts:
         ],
     )
     def test_every_product_of_a_layer_has_its_own_launches(
-        self, name: str, num_products: dict[Part, float]
+        self, model: str | ModelShape, num_products: dict[Part, float]
     ) -> None:
-        workload = changed(training(name, global_batch_size=64), fp8_recipe="tensorwise")
+        workload = changed(training(model, global_batch_size=64), fp8_recipe="tensorwise")
         rank = rank_of(workload, fp8(data=8, expert=1, zero=3))
         free = replace(rank, kernels=replace(rank.kernels, launch_s=0.0 * rank.kernels.launch_s))
         parts = ModelParts.of(rank, split_layers(workload.model, rank.plans))
