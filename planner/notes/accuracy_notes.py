@@ -39,8 +39,9 @@ KNOWN_HYBRIDS = (
 )
 """What published steps say of models with linear attention (docs/model/hybrids.md)."""
 BACKWARD_OF_CHOSEN = (
-    "Attention to chosen tokens runs backward at the speed of the only published kernel for Hopper, a fifth of its forward speed: "
-    "with a better one, accelerators other than Blackwell are faster than this answer says (docs/model/sparse-attention.md)."
+    "Attention to chosen tokens runs backward at the speed of the only published kernel for Hopper, a fifth of its forward "
+    "speed: with a better one, accelerators other than Blackwell are faster than this answer says "
+    "(docs/model/sparse-attention.md)."
 )
 """What is known of kernels for attention to chosen tokens on architectures before Blackwell."""
 
