@@ -65,6 +65,9 @@ NUM_ORDER_KERNELS = 2.0
 """Forward: keys and values."""
 NUM_GRADIENT_KERNELS = 10.0
 """Backward: these two, and for the gradients of keys and values one that zeroes, two that add and one that reorders."""
+NUM_KEY_GRADIENT_KERNELS = 4.0
+"""Where tokens are chosen and the key of all heads is kept in order: one that zeroes and one that adds, for it and that of the
+indexer (`index_select` of Megatron Core's `dsa.py`)."""
 NUM_HEAD_KERNELS = 4.0
 """Of queries, keys, values and outputs, or of their gradients: a copy of each on one side of the all-to-all, on which heads and
 sequence stand in another order (`single_all_to_all` of DeepSpeed)."""
@@ -111,9 +114,12 @@ def _gather_s(rank: Rank) -> Directions:
     added = values * _seen_share(rank)
     order_bytes = ORDER_BYTES * values
     gradient_bytes = 2.0 * order_bytes + CLEAR_BYTES * values + ADD_BYTES * added
+    num_gradient_kernels = NUM_GRADIENT_KERNELS
+    if rank.workload.model.indexer:
+        gradient_bytes, num_gradient_kernels = (CLEAR_BYTES + ADD_BYTES) * values, NUM_KEY_GRADIENT_KERNELS
     return (
         rank.memory_bound_s(order_bytes, has_others * NUM_ORDER_KERNELS),
-        rank.memory_bound_s(gradient_bytes, has_others * NUM_GRADIENT_KERNELS),
+        rank.memory_bound_s(gradient_bytes, has_others * num_gradient_kernels),
     )
 
 

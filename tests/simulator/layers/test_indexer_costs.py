@@ -16,6 +16,7 @@ from simulator.layers.attention_costs import (
     up_products,
     up_projections_s,
 )
+from simulator.layers.context_copies import context_copies_s
 from simulator.layers.host_time import host_waits_s
 from simulator.layers.indexer_costs import (
     NUM_BACKWARD_KERNELS,
@@ -118,13 +119,42 @@ class TestSparseCore:
             layers = [dense_layer(rank) for rank in (full, capped)]
             assert float(layers[1].forward_s[0]) > float(layers[0].forward_s[0])
 
-    def test_few_chosen_tokens_take_as_long_as_their_bytes(self) -> None:
+    @pytest.mark.parametrize(("tensor", "context"), [(1, 1), (4, 2)])
+    def test_few_chosen_tokens_take_as_long_as_their_bytes(self, tensor: int, context: int) -> None:
+        """Queries and outputs of a rank; gradients of the key of all tokens in 32 bits; copies, sorted ones backward."""
         one = with_indexer(DEEPSEEK_V3_2, changed(INDEXER, chosen_tokens=1))
-        rank = rank_of(workload_of(one), plan_of(), accelerator=B200)
-        moved = 2.0 * LENGTH * 128 * (576 + 512)
-        copies = 4.0 * (LENGTH * 128 * (576 + 512) + 128 * 128 * 512)
-        least_s = rank.memory_bound_s(np.array([moved]), 1.0) + rank.memory_bound_s(np.array([copies]), 3.0)
-        assert sparse_core_s(rank)[0] == pytest.approx(least_s)
+        rank = rank_of(workload_of(one), plan_of(tensor=tensor, context=context), accelerator=B200)
+        tokens, heads = LENGTH / context, 128 / tensor
+        moved, summed = 2.0 * tokens * heads * (576 + 512), 2 * 4.0 * LENGTH * 576
+        copies = 4.0 * (tokens * heads * (576 + 512) + heads * 128 * 512)
+        ordered = 4.0 * tokens * heads * (576 + 2 * 512)
+        of_ranks = context_copies_s(rank)
+        for way, (core, copied, number) in enumerate(
+            ((moved, copies, 3.0), (2.0 * moved + summed, copies + ordered, 6.0))
+        ):
+            least_s = rank.memory_bound_s(np.array([core]), 1.0) + rank.memory_bound_s(
+                np.array([copied]), number
+            )
+            assert sparse_core_s(rank)[way] == pytest.approx(least_s)
+            assert attention_core_s(rank)[way] == pytest.approx(least_s + of_ranks[way])
+
+    def test_keys_of_all_ranks_are_put_in_order(self) -> None:
+        """A read and a write of each; gradients are cleared, and added with two reads and a write."""
+        rank, values = rank_with(plan_of(context=4)), LENGTH * (576 + 128)
+        forward_s, backward_s = context_copies_s(rank)
+        assert forward_s == pytest.approx(rank.memory_bound_s(np.array([4.0 * values]), 2.0))
+        assert backward_s == pytest.approx(rank.memory_bound_s(np.array([(2.0 + 6.0) * values]), 4.0))
+
+    def test_gradients_of_few_choices_take_as_long_as_their_bytes(self) -> None:
+        one = with_indexer(DEEPSEEK_V3_2, changed(INDEXER, chosen_tokens=1))
+        rank = rank_of(workload_of(one), plan_of(tensor=4), accelerator=B200)
+        rotary = 20.0 * 65 * 64 + 3 * 4.0 * 65 * 128 + 4.0 * 128
+        parts = [
+            rank.memory_bound_s(np.array([LENGTH * num_bytes]), number)
+            for num_bytes, number in ((2.0 * 32 * 576, 1.0), (4.0 * 64 * 128, 1.0), (100.0 + rotary, 0.0))
+        ]
+        told = sum(parts) + indexer_weight_gradients_s(rank)
+        assert indexer_s(rank)[1] == pytest.approx(told)
 
 
 class TestProducts:
