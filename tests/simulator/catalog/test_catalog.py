@@ -264,6 +264,57 @@ def test_heads_of_linear_attention_are_told_from_those_that_attend() -> None:
     assert (found["linear_kind"], found["linear_num_blocks"]) == ("gated-delta-net", 36)
 
 
+def test_heads_of_an_indexer_are_told_from_those_that_attend() -> None:
+    found = {figure.quantity: figure.value for figure in catalog.figures(Kind.MODELS, "glm-5.2")}
+    assert (found["num_heads"], found["indexer_num_heads"]) == (64, 32)
+    assert (found["indexer_chosen_tokens"], found["indexer_layer_step"]) == (2048, 4)
+
+
+@pytest.mark.parametrize(
+    (
+        "name",
+        "num_indexers",
+        "hidden",
+        "heads",
+        "query_rank",
+        "head_dims",
+        "ffn",
+        "vocabulary",
+        "indexer_heads",
+    ),
+    [
+        # Configuration classes of transformers, whose defaults are DeepSeek-V3.2 and GLM-5; dimensions of heads: without
+        # positions, and of values.
+        ("deepseek-v3.2", 61, 7168, 128, 1536, (128, 128), 18_432, 129_280, 64),
+        ("glm-5", 78, 6144, 64, 2048, (192, 256), 12_288, 154_880, 32),
+        ("glm-5.2", 21, 6144, 64, 2048, (192, 256), 12_288, 154_880, 32),  # layers 0, 1, 2, 6, 10, ..., 74
+    ],
+)
+def test_models_that_attend_to_chosen_tokens_have_the_weights_of_their_tensors(
+    name: str,
+    num_indexers: int,
+    hidden: int,
+    heads: int,
+    query_rank: int,
+    head_dims: tuple[int, int],
+    ffn: int,
+    vocabulary: int,
+    indexer_heads: int,
+) -> None:
+    """A shape leaves out norms of latents, corrections of routers, and modules of multi-token prediction."""
+    shape, (nope, values) = catalog.model(name), head_dims
+    queries = hidden * query_rank + query_rank * heads * (nope + 64)
+    keys_and_values = hidden * (512 + 64) + 512 * heads * (nope + values)
+    attention = (
+        queries + keys_and_values + heads * values * hidden + 2 * hidden
+    )  # and the norms of both blocks
+    indexer = query_rank * indexer_heads * 128 + hidden * (128 + indexer_heads) + 2 * 128
+    routed = hidden * 256 + 257 * 3 * hidden * 2048  # the router, 256 experts and a shared one
+    blocks = shape.num_layers * attention + num_indexers * indexer + 3 * 3 * hidden * ffn
+    ends = 2 * vocabulary * hidden + hidden
+    assert shape.num_parameters == blocks + (shape.num_layers - 3) * routed + ends
+
+
 def test_every_mixture_of_experts_has_a_published_active_count() -> None:
     for name in catalog.names(Kind.MODELS):
         if catalog.model(name).experts:
