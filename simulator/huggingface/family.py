@@ -33,6 +33,8 @@ class Family:
     """Returns the fields of `MixtureOfExperts`; left out for dense families, and `None` for a dense model."""
     latent_attention: Callable[[ConfigReader], Counts] | None = None
     """Returns the fields of `LatentAttention`; left out for ordinary or grouped-query attention."""
+    indexer: Callable[[ConfigReader], Counts] | None = None
+    """Returns the fields of `TokenIndexer`; left out where attention does not choose among the tokens before."""
     sliding_window: Callable[[ConfigReader], Window | None] | None = None
     """Returns the fields of `SlidingWindow`, if the file has one; left out where tokens always see everything before them."""
     parallel_block: Callable[[ConfigReader], ParallelBlock | None] | None = None

@@ -36,6 +36,7 @@ from simulator.huggingface.family import (
     wide_norm,
 )
 from simulator.huggingface.hybrids import HYBRIDS, OTHER_HYBRIDS
+from simulator.huggingface.indexers import layered_experts, token_indexer
 from simulator.huggingface.reader import LAYER_KEYS, Config, ConfigReader
 from simulator.huggingface.windows import (
     alternating_window,
@@ -139,6 +140,7 @@ def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
     hidden, heads = reader.whole(*HIDDEN_KEYS), reader.whole(*HEAD_KEYS)
     kv_heads, ffn = family.num_kv_heads(reader), family.ffn_hidden_size(reader)
     latent = family.latent_attention(reader) if family.latent_attention else None
+    indexer = family.indexer(reader) if family.indexer else None
     head_dim = (
         latent["rope_head_dim"] + latent["nope_head_dim"] if latent else _head_dim(reader, hidden, heads)
     )
@@ -153,7 +155,7 @@ def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
         "has_tied_embeddings": reader.truth("tie_word_embeddings", default=family.is_tied),
         "num_learned_positions": family.num_positions(reader) if family.num_positions else 0,
         "experts": family.experts(reader) if family.experts else None,
-        "latent_attention": latent,
+        "latent_attention": {**latent, "indexer": indexer} if latent else None,
         "linear_attention": family.linear_attention(reader) if family.linear_attention else None,
         "sliding_window": family.sliding_window(reader) if family.sliding_window else None,
         "parallel_block": family.parallel_block(reader) if family.parallel_block else None,
@@ -272,6 +274,7 @@ _QWEN_MOE = replace(_QWEN, experts=qwen_experts)
 _OLMO = replace(_LLAMA, qk_norm=wide_norm)
 _DEEPSEEK_MOE = replace(_LLAMA, experts=deepseek_experts)
 _DEEPSEEK = replace(_DEEPSEEK_MOE, num_kv_heads=all_heads, latent_attention=deepseek_attention)
+_CHOOSING = replace(_DEEPSEEK, experts=layered_experts, indexer=token_indexer)
 _GPT2 = Family(
     num_kv_heads=all_heads,
     ffn_hidden_size=_optional_ffn,
@@ -308,10 +311,12 @@ FAMILIES: Mapping[str, Family] = {
     "deepseek": _DEEPSEEK_MOE,
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
+    "deepseek_v32": _CHOOSING,
     "kimi_k2": _DEEPSEEK,
     "dots1": replace(_DEEPSEEK_MOE, qk_norm=head_norm, sliding_window=dots_window),
     "ernie4_5_moe": replace(_LLAMA, is_tied=True, experts=ernie_experts),
     "glm4_moe": replace(_DEEPSEEK_MOE, qk_norm=_chosen_head_norm),
+    "glm_moe_dsa": _CHOOSING,
     "nemotron": _PLAIN,
     "gpt_neox": replace(_PLAIN, num_kv_heads=all_heads, parallel_block=_neox_block),
     "gptj": _GPT_J,
