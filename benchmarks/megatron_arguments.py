@@ -93,6 +93,24 @@ JOBS = {
         "workload.precisions=[fp8]",
         "workload.fills_expert_rows=true",
     ),
+    "deepseek-v3.2, 512 h200-sxm-141gb, 4096, 1024": (
+        "workload.precisions=[bf16,fp8]",
+        "workload.fp8_recipe=blockwise",
+        "workload.recompute_modules=[mla_up_proj,layernorm,moe_act,core_attn]",
+        "search.context_parallel=[1,2,4]",
+    ),
+    "glm-5, 1024 b200-sxm-180gb, 32768, 1024": (
+        "workload.precisions=[fp8]",
+        "workload.fp8_recipe=mxfp8",
+        "workload.trains_indexer=false",
+        "workload.recompute_modules=[layernorm,moe_act]",
+    ),
+    "glm-5.2, 1024 b200-sxm-180gb, 65536, 1024": (
+        "workload.expert_dispatch=deduplicated",
+        "workload.gathers_routing_maps=true",
+        "search.pipeline_parallel=[1,2,4,8]",
+        "search.virtual_pipeline=[1,2]",
+    ),
     "qwen3-30b-a3b, 64 b200-sxm-180gb, 32768, 128": (
         "workload.precisions=[fp4]",
         "workload.expert_dispatch=deduplicated",

@@ -6,8 +6,8 @@
 JSON with `arguments`, `environment`, `num_gpus` and `architecture` (major and minor compute capability). A verdict has
 `error`, empty if accepted with every flag still on, and what Megatron-LM derives: degrees, parameters, states of the first
 stage, operations of a step.
-Libraries that only matter for kernels and local checkpoints (Transformer Engine, nvidia-resiliency-ext) are taken as
-installed.
+Libraries that only matter for kernels and local checkpoints (Transformer Engine, FlashMLA, nvidia-resiliency-ext) are taken
+as installed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 import types
 import typing
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 PACKAGES = (
@@ -59,8 +60,11 @@ class Parser:
         self.parser = import_module("megatron.training.arguments")
         self.memory = import_module("megatron.training.theoretical_memory_usage")
         self.loop = import_module("megatron.training.training")
+        self.specs = import_module("megatron.core.models.gpt.experimental_attention_variant_module_specs")
         for name in ("megatron.core.transformer.transformer_config", "megatron.training.arguments"):
             vars(import_module(name))["is_te_min_version"] = lambda *_, **__: True
+        config = import_module("megatron.core.transformer.transformer_config")
+        vars(config)["_validate_dsa_kernel_backend_dependencies"] = lambda *_: None
         for name, kernels in FUSED.items():
             vars(import_module(f"megatron.core.{name}")).update(dict.fromkeys(kernels, object()))
 
@@ -88,7 +92,7 @@ class Parser:
         self.parser.validate_args(arguments)
         given = {name.removeprefix("--").replace("-", "_") for name in sys.argv[1:]}
         ignored = sorted(name for name in asked & given if not getattr(arguments, name))
-        self.parser.core_transformer_config_from_args(arguments)
+        self._check_stages(self.parser.core_transformer_config_from_args(arguments))
         told = io.StringIO()
         with contextlib.redirect_stdout(told):
             states_bytes = self.memory.compute_weight_and_optimizer_memory(arguments, verbose=True)
@@ -101,6 +105,18 @@ class Parser:
             "states_bytes": states_bytes,
             "flop_per_step": self.loop.num_floating_point_operations(arguments, arguments.global_batch_size),
         }
+
+    def _check_stages(self, config: types.SimpleNamespace) -> None:
+        """Applies the check of layers that share what an indexer chooses, as each rank does when it builds its layers."""
+        num_chunks = config.virtual_pipeline_model_parallel_size
+        for rank, chunk in product(range(config.pipeline_model_parallel_size), range(num_chunks or 1)):
+            place = {"vp_stage": chunk if num_chunks else None, "pp_rank": rank}
+            if layout := config.pipeline_model_parallel_layout:
+                layers = layout.get_layer_id_list(layer_type=self.specs.LayerType.decoder, **place)
+            else:
+                first = self.specs.get_transformer_layer_offset(config, **place)
+                layers = range(first, first + self.specs.get_num_layers_to_build(config, **place))
+            self.specs._validate_dsa_index_share_pipeline_split(config, layers)  # noqa: SLF001 (Megatron-LM's own)
 
 
 def main() -> None:

@@ -55,9 +55,11 @@ a list of what differs: field, what is run, what the plan has, and the reason. *
 - *Optimizer.* States have 6, 10 or 12 bytes a weight under ZeRO-1. Megatron-FSDP, and 8-bit products whose scales are not
   delayed, keep whole masters: 8 or 12. It is 12 in fp16, without sharding, and where a share of them is offloaded.
 - *Pipelines.* All schedules become 1F1B, interleaved if stages have several chunks. Stages that differ become a
-  `--pipeline-model-parallel-layout`.
+  `--pipeline-model-parallel-layout`. Where layers share what an indexer chooses (GLM-5.2), each chunk begins with a layer that
+  has one: the nearest such cut is run.
 - *Experts* are one product each, as in Transformer Engine by default (`expert_products: separate`). With biases they are whole.
-- *Network.* The vocabulary is filled up to equal parts for tensor-parallel ranks.
+- *Network.* The vocabulary is filled up to equal parts for tensor-parallel ranks. Attention to chosen tokens runs in its fused
+  kernels (`--dsa-kernel-backend cudnn`), with sequence parallelism; in 8 and 4 bits, `mla_up_proj` is not computed again.
 - *Checkpoints.* The interval becomes whole steps. `sync`, `sync_sharded` and `async` save to the file system. From ZeRO-1 on
   `sync` becomes `sync_sharded`, because all ranks write their shards of the optimizer. `local_nvme`, `in_memory_peer` and
   `tiered` save to the nodes with nvidia-resiliency-ext, and one save in [`persist_every`](job-file.md#checkpointing) to the
@@ -68,8 +70,10 @@ a list of what differs: field, what is run, what the plan has, and the reason. *
 - *Refused* (exit code 2) are [hybrid models](model/hybrids.md), since a job does not say in which order their blocks stand
   (`--hybrid-layer-pattern`); networks that its GPT models do not have (blocks in parallel, windows that move in steps of their
   size, norms over all heads, shared experts beside experts with biases, fewer learned positions than tokens of a sequence, or
-  any beside multi-token prediction), adapters, packed documents under context parallelism, numbers of tokens that Transformer
-  Engine cannot cast to 8 or 4 bits, and accelerators that are neither NVIDIA's nor AMD's.
+  any beside multi-token prediction), attention to chosen tokens where its fused kernels do not run (accelerators before Hopper,
+  latents that are not 512 wide, biases, numbers of heads that neither fill nor divide a tile) or with more chunks than layers
+  that have an indexer, adapters, packed documents under context parallelism, numbers of tokens that Transformer Engine cannot
+  cast to 8 or 4 bits, and accelerators that are neither NVIDIA's nor AMD's.
 
 Not set is what changes neither time nor memory: data, tokenizer, learning rates, base of rotary positions, loss of the router.
 
@@ -79,12 +83,14 @@ Arguments are those of Megatron-LM's `main` of 22 August 2026 (commit d98e8a64, 
 `python -m benchmarks.megatron_arguments --megatron CHECKOUT --python PYTHON` passes the arguments of plans drawn at random to
 that version's own parser, checks and configuration of the model:
 
-- 540 of 540 plans of 15 jobs were accepted (dense models and mixtures of experts, four number formats, A100 to GB200), with as
+- 642 of 642 plans of 18 jobs were accepted (dense models and mixtures of experts, four number formats, A100 to GB200), with as
   many replicas and chunks as in the plan, and no flag was turned off.
 - Parameters as Megatron-LM counts them for these arguments are those of capplan within 0.07 %, and operations of a step within
   0.5 %: the router's, which it leaves out. It counts sliding windows and packed documents in full; for gpt-oss-120b capplan has
   9 % fewer operations, for Gemma 2 27B 0.7 %, for packed documents of 900 tokens 2 %. It leaves gates of the attention core out
-  of its parameters, 2 % of those of one network with latents for 128 small experts.
+  of its parameters, 2 % of those of one network with latents for 128 small experts, and indexers, 0.1 % of DeepSeek-V3.2. It
+  counts attention to chosen tokens as attention to all: capplan has 1 % more operations for DeepSeek-V3.2 on sequences of 4,096
+  tokens, 41 % fewer for GLM-5 on 32,768, and 62 % fewer for GLM-5.2 on 65,536.
 - Weights, gradients and optimizer states on the first stage are the same within 0.01 % in all 41 plans that its calculator
   counts whole (dense, 32-bit gradients, equal stages, no context parallelism).
 

@@ -220,6 +220,8 @@ def _remarks(run: AsRun) -> Iterator[str]:
         is_in_memory = plan.checkpoint_scheme is CheckpointScheme.IN_MEMORY_PEER
         where = "a file system in memory" if is_in_memory else "drives of the node"
         yield f"Saves on the nodes need nvidia-resiliency-ext 0.6 or later, and {LOCAL_FOLDER} on {where}."
+    if workload.model.indexer:
+        yield "Attention to chosen tokens needs FlashMLA, the DSA kernels of cuDNN's frontend, and fast_hadamard_transform."
     if workload.documents:
         yield "Documents are kept apart where the data set marks their ends."
     if workload.expert_capacity_factor:

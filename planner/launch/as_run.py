@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from constraints.best_cut import present_cut
 from planner.explain.runnable_plan import obstacles
 from planner.launch.grouped_kernels import grouped_kernel_variable
 from planner.launch.refused import refused
+from planner.launch.shared_choices import cut_at_indexers, shares_choices
 from simulator.domain.checkpointing import PeerPlacement
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
@@ -108,6 +110,7 @@ def as_run(job: Job, plan: Plan) -> AsRun:
         raise InputError(problems)
     run = AsRun(job, plan)
     _run_plan(run)
+    _run_cut(run)
     _run_kernels(run)
     _run_recomputed_modules(run)
     _run_software(run)
@@ -155,6 +158,15 @@ def _run_plan(run: AsRun) -> None:
     run.run_model("tensor-parallel ranks have equal parts of it", vocabulary_size=filled)
 
 
+def _run_cut(run: AsRun) -> None:
+    """Layers that share what an indexer chooses are on the rank of that indexer."""
+    model, cut = run.workload.model, present_cut(run.job, run.plan)
+    if cut and run.plan.pipeline_parallel > 1 and shares_choices(model):
+        nearest = cut_at_indexers(model, cut)
+        if nearest != cut:
+            run.run_workload("each chunk begins with a layer that has an indexer", stage_layers=nearest)
+
+
 def _run_kernels(run: AsRun) -> None:
     workload, plan = run.workload, run.plan
     if workload.attention in {"eager", "unfused"} and plan.context_parallel > 1:
@@ -190,8 +202,9 @@ def _run_software(run: AsRun) -> None:
         _run_offload(run)
     reason = "stages free what they sent, and keep what they received"
     run.run_workload(reason, keeps_stage_outputs=False, frees_stage_inputs=False, joins_logits=False)
-    if plan.tensor_parallel > 1 and workload.model.experts:
-        run.run_workload("experts need it beside tensor parallelism", has_sequence_parallel=True)
+    if plan.tensor_parallel > 1 and (workload.model.experts or workload.model.indexer):
+        what = "experts need" if workload.model.experts else "attention to chosen tokens needs"
+        run.run_workload(f"{what} it beside tensor parallelism", has_sequence_parallel=True)
     if reason := _against_pieces(workload, plan):
         run.run_workload(reason, overlaps_tensor_comm=False)
     if workload.evaluation_every_steps is not None:
@@ -225,17 +238,30 @@ def _against_graphs(workload: Workload, plan: Plan) -> str:
 
 
 def _run_recomputed_modules(run: AsRun) -> None:
-    """Delayed scaling has no inputs from which these modules could be computed again."""
-    modules = run.workload.recompute_modules
-    kept = tuple(each for each in modules if each not in {"moe_act", "layernorm"})
-    is_delayed = run.plan.precision is Precision.FP8 and run.workload.fp8_recipe == "delayed"
-    if run.plan.recompute is not Recompute.SELECTIVE or not is_delayed:
+    """Modules that it does not compute again."""
+    if run.plan.recompute is not Recompute.SELECTIVE:
         return
-    reason = "delayed scaling excludes recomputation of norms and activations of experts"
-    if kept:
-        run.run_workload(reason, recompute_modules=kept)
+    modules, reasons = run.workload.recompute_modules, []
+    for excluded, reason in _against_modules(run.workload, run.plan):
+        if excluded.intersection(modules):
+            modules = tuple(each for each in modules if each not in excluded)
+            reasons.append(reason)
+    if modules:
+        run.run_workload("; ".join(reasons), recompute_modules=modules)
     else:
-        run.run_plan(reason, recompute=Recompute.NONE)
+        run.run_plan("; ".join(reasons), recompute=Recompute.NONE)
+
+
+def _against_modules(workload: Workload, plan: Plan) -> Iterator[tuple[frozenset[str], str]]:
+    """Modules that number formats exclude, and why: delayed scaling has no inputs from which they could be computed again."""
+    if plan.precision is Precision.FP8 and workload.fp8_recipe == "delayed":
+        reason = "delayed scaling excludes recomputation of norms and activations of experts"
+        yield frozenset({"moe_act", "layernorm"}), reason
+    if workload.model.indexer and plan.precision in {Precision.FP8, Precision.FP4}:
+        yield (
+            frozenset({"mla_up_proj"}),
+            "beside chosen tokens it computes up-projections again in 16 bits alone",
+        )
 
 
 def _run_offload(run: AsRun) -> None:

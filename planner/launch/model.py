@@ -42,10 +42,14 @@ def model_arguments(workload: Workload) -> Iterator[LaunchArgument]:
         yield argument("mtp-num-layers", model.num_mtp_layers)
 
 
+def has_biases(model: ModelShape) -> bool:
+    """Returns whether products of a network have biases."""
+    return model.experts.has_biases if model.experts else not model.is_gated
+
+
 def _biases(model: ModelShape) -> Iterator[LaunchArgument]:
     """Grouped experts with biases exclude kernels that fuse these with dropout, or with an activation without a gate."""
-    has_biases = model.experts.has_biases if model.experts else not model.is_gated
-    if not has_biases:
+    if not has_biases(model):
         yield argument("disable-bias-linear")
     elif model.experts:
         yield argument("no-bias-dropout-fusion")
@@ -90,6 +94,7 @@ def _indexer(workload: Workload) -> Iterator[LaunchArgument]:
     if (indexer := workload.model.indexer) is None:
         return
     yield argument("experimental-attention-variant", "dsa")
+    yield argument("no-rope-fusion")
     yield argument("dsa-kernel-backend", "cudnn")
     yield argument("dsa-indexer-n-heads", indexer.num_heads)
     yield argument("dsa-indexer-head-dim", indexer.head_dim)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from constraints.best_cut import present_cut
+from planner.launch.model import has_biases
+from planner.launch.shared_choices import cut_at_indexers
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.model import ModelShape
@@ -14,12 +17,18 @@ from simulator.errors import Problem
 FRAMEWORK = "Megatron-LM"
 VENDORS = ("NVIDIA", "AMD")
 """Whose accelerators run it; AMD maintains a copy of it (ROCm/Megatron-LM)."""
+HEAD_TILES = {"hopper": 64, "blackwell": 128}
+"""Heads of a rank, or a multiple or a divisor of them, that its kernels for chosen tokens take, by family of accelerators."""
+CHOSEN_LATENT = 512
+"""Width of the latents that these kernels take (both: `dsa_cudnn_kernels.py` of Megatron Core)."""
 
 
 def refused(job: Job, plan: Plan) -> list[Problem]:
     """Returns what cannot be replaced."""
     accelerator, workload = job.offers[plan.offer].accelerator, job.workload
     problems = [*_shapes(workload.model), *_positions(workload), *_rows(workload, plan)]
+    if workload.model.indexer:
+        problems += [*_chosen_tokens(job, plan), *_shared_choices(job, plan)]
     if accelerator.vendor not in VENDORS:
         rule = f"{FRAMEWORK} runs on GPUs of {' and '.join(VENDORS)}; take an offer of theirs"
         problems.append((f"offers[{plan.offer}].accelerator", accelerator.id, rule))
@@ -80,3 +89,31 @@ def _rows(workload: Workload, plan: Plan) -> Iterator[tuple[str, str, str]]:
         tokens, multiple = (own, 8) if own % 8 else (gathered, block)
         rule = f"a product has {tokens} tokens of a micro-batch, and Transformer Engine casts multiples of {multiple}"
         yield "workload.sequence_length", str(workload.sequence_length), rule
+
+
+def _chosen_tokens(job: Job, plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """What its fused kernels for chosen tokens do not take; it would run others, which are not simulated."""
+    model, accelerator = job.workload.model, job.offers[plan.offer].accelerator
+    assert model.latent_attention is not None
+    tile, heads = HEAD_TILES.get(accelerator.family), model.num_heads // plan.tensor_parallel
+    if tile is None:
+        rule = f"{FRAMEWORK} has fused attention to chosen tokens on Hopper and Blackwell; take an offer of these"
+        yield f"offers[{plan.offer}].accelerator", accelerator.id, rule
+    elif heads % tile and tile % heads:
+        rule = f"leaves {heads} heads to a rank, and attention to chosen tokens takes divisors and multiples of {tile}"
+        yield "tensor_parallel", str(plan.tensor_parallel), rule
+    if (width := model.latent_attention.key_value_rank) != CHOSEN_LATENT:
+        rule = f"must be {CHOSEN_LATENT} for {FRAMEWORK}'s fused attention to chosen tokens"
+        yield "workload.model.latent_attention.key_value_rank", str(width), rule
+    if has_biases(model):
+        rule = f"{FRAMEWORK} has no biases of products beside attention to chosen tokens"
+        yield "workload.model", model.name, rule
+
+
+def _shared_choices(job: Job, plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """Chunks of which some would have to see what a layer of another rank saw."""
+    model, cut = job.workload.model, present_cut(job, plan)
+    if cut and model.indexer and plan.pipeline_parallel > 1 and cut_at_indexers(model, cut) is None:
+        number = model.indexer.num_among(model.num_layers)
+        rule = f"must be at most {number}: in {FRAMEWORK} each chunk begins with a layer that has an indexer"
+        yield "pipeline_parallel x virtual_pipeline", str(len(cut)), rule
