@@ -15,7 +15,7 @@ def reach_of_row(row: Row) -> Reach:
         tensor_domains=num_domains(int(row["tensor_parallel"] or 1), domain_size),
         is_latent=bool(row.get("key_value_rank")),
         is_linear=bool(row.get("linear_kind")),
-        has_indexer=bool(row.get("indexer_heads")),
+        has_indexer=bool(row.get("indexer_num_heads")),
         has_adapters=bool(row.get("lora_rank")),
         is_in_4_bits=row["precision"] == "fp4",
     )

@@ -17,6 +17,7 @@ from planner.measured.run_layout import RunLayout
 from planner.measured.software.run_software import RunSetting
 from planner.measured.unmodelled import remark_packing, remark_window
 from planner.measured.workload.hybrids import hybrid_cells
+from planner.measured.workload.indexers import fitted_to_chosen_tokens, indexer_cells
 from planner.measured.workload.predicted import cut_around_modules, num_mtp_layers
 from planner.measured.workload.sequences import (
     context_exchange,
@@ -77,13 +78,15 @@ def design_of(setting: RunSetting) -> RunDesign:
         "parallel_block": parallel_block(told, known),
         "qk_norm": qk_norm(told, known),
         **hybrid_cells(known, shape["num_layers"]),
+        **indexer_cells(known, shape["num_layers"]),
         **cut_cells,
         **layout.cells,
         **setting.node.cells,
         **habit_cells,
     }
+    cells = {**sizes, **in_model(told, setting.recomputed(), sizes), **schedule_cells, **sequences}
     return RunDesign(
-        cells={**sizes, **in_model(told, setting.recomputed(), sizes), **schedule_cells, **sequences},
+        cells={**cells, **fitted_to_chosen_tokens(told, cells)},
         global_batch_size=layout.global_batch_size,
         has_memory=order.has_memory,
     )

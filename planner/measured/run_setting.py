@@ -50,7 +50,7 @@ def setting_of(written: Cells) -> RunSetting:
     known = known_shape(model, *(cells.count(size) for size in ("layers", "hidden", "heads")))
     refuse_unlike_a_decoder(model, known)
     _refuse_other_work(told, model, kind)
-    remark_chosen_tokens(told)
+    remark_chosen_tokens(told, known)
     accelerator = accelerator_of(told)
     node = _told_node(told, accelerator)
     precision = precision_of(told, accelerator)

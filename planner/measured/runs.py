@@ -18,7 +18,7 @@ from typing import get_args
 import numpy as np
 
 from planner.measured.software.framework_habits import habits_of
-from planner.measured.workload.hybrids import PREFIX
+from planner.measured.workload import hybrids, indexers
 from simulator import catalog
 from simulator.domain.attention_span import SlidingWindow
 from simulator.domain.blocks import LatentAttention, MixtureOfExperts
@@ -31,6 +31,7 @@ from simulator.domain.model import ModelShape
 from simulator.domain.offer import Estimate, GpuRange, Offer
 from simulator.domain.plan import Plan, PlanTable
 from simulator.domain.reliability import RELIABILITY_PRESETS
+from simulator.domain.token_indexer import TokenIndexer
 from simulator.domain.workload import Workload
 from simulator.machine.training import training_constants
 from simulator.memory.peak import MemoryKind, memory_of_loss
@@ -53,11 +54,15 @@ _OF_A_PLAN_ALONE = Plan.model_fields.keys() - {
     *(name for record in _OF_A_JOB for name in record.model_fields),
 }
 """Cells that do not affect a row's job (`job_of`)."""
-_OF_LINEAR_ATTENTION: Mapping[str, str] = {name: f"{PREFIX}{name}" for name in LinearAttention.model_fields}
+_OF_LINEAR_ATTENTION: Mapping[str, str] = {
+    name: f"{hybrids.PREFIX}{name}" for name in LinearAttention.model_fields
+}
+_OF_INDEXER: Mapping[str, str] = {name: f"{indexers.PREFIX}{name}" for name in TokenIndexer.model_fields}
 """Names of cells by field."""
 DECIDING = {
     *("accelerator", "node", "fabric", "lora_rank", "lora_targets", "lora_all_to_all"),
     *_OF_LINEAR_ATTENTION.values(),
+    *_OF_INDEXER.values(),
     *(
         name
         for record in (Plan, *_OF_A_JOB)
@@ -322,19 +327,27 @@ def _network(row: Row) -> ModelShape:
     """Returns the network of a row, including the records of those parts that it has."""
     experts = MixtureOfExperts.model_validate(_filled(row, MixtureOfExperts)) if row["num_experts"] else None
     latent = (
-        LatentAttention.model_validate(_filled(row, LatentAttention)) if row.get("key_value_rank") else None
+        LatentAttention.model_validate(
+            {**_filled(row, LatentAttention), "indexer": _renamed(row, _OF_INDEXER)}
+        )
+        if row.get("key_value_rank")
+        else None
     )
     window = _filled(row, SlidingWindow) if row.get("window_tokens") else None
     parts = {
         "experts": experts,
         "latent_attention": latent,
         "sliding_window": window,
-        "linear_attention": {name: row[cell] for name, cell in _OF_LINEAR_ATTENTION.items() if row.get(cell)}
-        or None,
+        "linear_attention": _renamed(row, _OF_LINEAR_ATTENTION),
     }
     return ModelShape.model_validate(
         _filled(row, ModelShape) | parts | {"name": row["model"], "source": "measured"}
     )
+
+
+def _renamed(row: Row, cells: Mapping[str, str]) -> dict[str, object] | None:
+    """Returns the non-empty cells by their fields; `None` if all are empty."""
+    return {name: row[cell] for name, cell in cells.items() if row.get(cell)} or None
 
 
 def _filled(

@@ -70,10 +70,14 @@ def refuse_unlike_a_decoder(model: str, known: ModelShape | None = None) -> None
         raise CannotModelError(f"model {model}: its layers are unlike one another, which is not modelled")
 
 
-def remark_chosen_tokens(told: Told) -> None:
-    """Remarks that attention over selected tokens is simulated over all tokens."""
-    if _CHOOSES_TOKENS.search(_joined(told.name("model"))):
-        told.remark("model", "attention is simulated over all tokens, not over those that an indexer chooses")
+def remark_chosen_tokens(told: Told, known: ModelShape | None) -> None:
+    """Remarks that attention over selected tokens is simulated over all tokens, except in models of the catalogue."""
+    if _CHOOSES_TOKENS.search(_joined(told.name("model"))) and not (known and known.indexer):
+        told.remark(
+            "model",
+            "attention is simulated over all tokens, not over those that an indexer chooses: its sizes are known only of the "
+            "catalogue's models",
+        )
 
 
 def _joined(name: str) -> str:

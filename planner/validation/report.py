@@ -38,8 +38,10 @@ def parallelism(comparison: Comparison) -> str:
 
 
 def model_family(comparison: Comparison) -> str:
-    """Returns whether the feed-forward blocks are dense or experts, and whether some blocks do not attend."""
+    """Returns whether the feed-forward blocks are dense or experts, and what is special about attention."""
     network = "mixture of experts" if comparison.row["num_experts"] else "dense"
+    if comparison.row.get("indexer_num_heads"):
+        return f"chosen tokens, {network}"
     return f"hybrid, {network}" if comparison.row.get("linear_kind") else network
 
 

@@ -33,6 +33,7 @@ _ALSO_CALLED: tuple[tuple[str, str], ...] = (
     (r"gpt(?=175b)", "gpt3"),
     (r"gpt3$", "gpt3175b"),
     (r"gpt2(?=1\.5b|15b)", "gpt2xl"),
+    (r"glm5\.3", "glm5.2"),
     (r"(?:dsv3|deepseekr1(?!distill)|deepseek3?(?=671b))", "deepseekv3"),
     (r"qwen3235b(?!a)", "qwen3235ba22b"),
     (r"qwen330b(?!a)", "qwen330ba3b"),
@@ -70,7 +71,7 @@ _SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?)-?([bt])(?![a-z\d])")
 _UNITS = {"b": GIGA, "t": TERA}
 _FIRST_YEARS = (
     (
-        r"llama-?[34]|qwen-?[23]|gemma|dbrx|grok|olmo|deepseek-?v[23]|kimi|gpt-?oss|nemotron|phi-?[34]|glm-?4",
+        r"llama-?[34]|qwen-?[23]|gemma|dbrx|grok|olmo|deepseek-?v[23]|kimi|gpt-?oss|nemotron|phi-?[34]|glm-?[45]",
         2024,
     ),
     (

@@ -160,7 +160,7 @@ def expert_cells(told: Told, known: ModelShape | None, ffn_hidden_size: int) -> 
         CannotModelError: nothing states the number of experts, or the number of experts per token.
     """
     experts, latent = (known.experts, known.latent_attention) if known else (None, None)
-    parts: dict[str, int | None] = dict(latent.model_dump()) if latent else {}
+    parts: dict[str, int | None] = dict(latent.model_dump(exclude={"indexer"})) if latent else {}
     if not has_experts(told, known):
         return {**parts, "num_experts": None}
     fields = experts.model_dump() if experts else {}

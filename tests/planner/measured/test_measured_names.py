@@ -502,17 +502,6 @@ class TestOtherNetworks:
             refuse_unlike_a_decoder(model)
 
     @pytest.mark.parametrize(
-        ("model", "is_remarked"),
-        [("DeepSeek-V3.2-Exp", True), ("DeepSeek V3", False), ("DeepSeek-V3.1", False)],
-    )
-    def test_attention_to_chosen_tokens_is_told(
-        self, tmp_path: Path, model: str, *, is_remarked: bool
-    ) -> None:
-        cells = {**RUN, "model": model, "n_gpus": 256, "tp": 1, "pp": 8, "ep": 32, "global_batch": 256}
-        row = simulated_row(tmp_path, cells)
-        assert ("that an indexer chooses" in row["remarks"]) is is_remarked
-
-    @pytest.mark.parametrize(
         "model",
         [
             "Nemotron-4 340B",

@@ -1,0 +1,55 @@
+"""What does a measured run whose attention sees chosen tokens compute? The indexer of the catalogue's model, fused kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planner.measured.cells.told import Told
+from simulator.domain.attention_span import SlidingWindow
+from simulator.domain.model import ModelShape
+
+PREFIX = "indexer_"
+"""What tells the cells of an indexer from those of attention."""
+_KERNELS = "flash", "flash-2"
+"""Kernels of attention beside which chosen tokens are simulated."""
+
+
+def indexer_cells(known: ModelShape | None, num_layers: int) -> dict[str, object]:
+    """Returns the fields of `TokenIndexer`, with their prefix; nothing for other attention.
+
+    Args:
+        known: the catalogue's model of that name and size.
+        num_layers: of the run, which may have fewer than lead in the model.
+    """
+    if known is None or known.indexer is None:
+        return {}
+    leading = min(known.indexer.num_leading_layers, num_layers)
+    fields = known.indexer.model_dump() | {"num_leading_layers": leading}
+    return {f"{PREFIX}{name}": value for name, value in fields.items()}
+
+
+def fitted_to_chosen_tokens(told: Told, cells: Mapping[str, object]) -> dict[str, object]:
+    """Returns the cells that attention to chosen tokens excludes, replaced; remarks those that a row states.
+
+    Args:
+        told: the row.
+        cells: fields of its network, workload and plan.
+    """
+    if f"{PREFIX}num_heads" not in cells:
+        return {}
+    fitted: dict[str, object] = {}
+    if cells["attention"] not in _KERNELS:
+        told.remark("attention", "attention to chosen tokens is simulated with fused kernels")
+        fitted["attention"] = "flash"
+    if cells.get("context_exchange", "all_gather") != "all_gather":
+        if "context_exchange" not in told.assumed:
+            told.remark("cp_comm_type", "ranks gather all keys, among which tokens are chosen")
+        fitted["context_exchange"] = "all_gather"
+    if cells.get("selective_recompute", "attention") != "attention":
+        if cells["recompute"] == "selective":
+            told.remark("recompute", "attention to chosen tokens is simulated with its core computed again")
+        fitted["selective_recompute"] = "attention"
+    if windows := dict.fromkeys(SlidingWindow.model_fields.keys() & cells.keys()):
+        told.remark("window", "left out: attention sees the tokens that an indexer chooses")
+        fitted |= windows
+    return fitted
