@@ -10,7 +10,7 @@ from constraints.best_cut import present_cut
 from planner.explain.runnable_plan import obstacles
 from planner.launch.grouped_kernels import grouped_kernel_variable
 from planner.launch.refused import refused
-from planner.launch.shared_choices import cut_at_indexers, shares_choices
+from planner.shared_choices import cut_at_indexers, shares_choices
 from simulator.domain.checkpointing import PeerPlacement
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job

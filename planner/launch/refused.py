@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from constraints.best_cut import present_cut
 from planner.launch.model import has_biases
-from planner.launch.shared_choices import cut_at_indexers
+from planner.shared_choices import cut_at_indexers
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.model import ModelShape

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from planner.shared_choices import cut_at_indexers, shares_choices
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import TO_AND_FRO, Plan
 
@@ -18,9 +19,12 @@ def in_short(layers: Sequence[int]) -> str:
 def megatron_layout(model: ModelShape, plan: Plan, layers: Sequence[int]) -> str | None:
     """Returns a cut as `layout_of` writes it; `None` where Megatron Core has none.
 
-    It does not have schedules in a V, and the blocks of a hybrid are letters of another pattern (`--hybrid-layer-pattern`).
+    It does not have schedules in a V, and the blocks of a hybrid are letters of another pattern (`--hybrid-layer-pattern`). If
+    layers share what an indexer chooses, its chunks begin with layers that have one.
     """
     if plan.pipeline_schedule in TO_AND_FRO or model.linear_attention:
+        return None
+    if shares_choices(model) and cut_at_indexers(model, layers) != tuple(layers):
         return None
     return layout_of(layers, model.num_mtp_layers)
 

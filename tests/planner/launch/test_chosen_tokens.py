@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import accumulate, combinations, pairwise
+from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from planner.launch.answer import Launch, launch_plan
-from planner.launch.shared_choices import cut_at_indexers
-from simulator import catalog
 from simulator.domain.model import ModelShape
-from simulator.domain.token_indexer import TokenIndexer
 from simulator.errors import InputError
+from tests.planner.sharing_layers import sharing
 from tests.simulator.builders import changed
-from tests.simulator.sparse import DENSE, INDEXER, LATENTS, SMALL, with_indexer
+from tests.simulator.sparse import DENSE, LATENTS, SMALL, with_indexer
 from tests.support import job_with
 
 PLAN = {"tp": 2, "pp": 2, "dp": 8, "checkpoint_scheme": "async"}
 """The plan of most tests: 32 accelerators on four nodes."""
-GLM_5_2_STARTS = [0, 1, 2, *range(6, 78, 4)]
-"""Layers of GLM-5.2 that have an indexer (its `config.json`: `indexer_types`)."""
 
 
 def launched(
@@ -43,19 +36,6 @@ def values(launch: Launch) -> dict[str, str]:
 
 def replaced(launch: Launch) -> dict[str, tuple[str, str]]:
     return {each.field: (each.value, each.runs) for each in launch.differences}
-
-
-def sharing(num_layers: int, *, step: int, leading: int) -> ModelShape:
-    indexer = changed(INDEXER, layer_step=step, num_leading_layers=leading)
-    return changed(with_indexer(SMALL, indexer), num_layers=num_layers)
-
-
-def distances(places: Sequence[int]) -> list[int]:
-    return [after - before for before, after in pairwise(places)]
-
-
-def starts_of(cut: Sequence[int]) -> list[int]:
-    return [0, *accumulate(cut)][:-1]
 
 
 def test_an_indexer_has_its_arguments() -> None:
@@ -186,47 +166,6 @@ def test_chunks_begin_with_layers_that_have_an_indexer(plan: dict[str, object], 
 )
 def test_other_cuts_stay(model: str, plan: dict[str, object], workload: dict[str, object]) -> None:
     assert "workload.stage_layers" not in replaced(launched(model, plan, **workload))
-
-
-@pytest.mark.parametrize(
-    ("cut", "nearest"),
-    [
-        ([26, 26, 26], (26, 24, 28)),  # 52 is halfway between 50 and 54
-        ([0, 39, 39, 0], (0, 38, 40, 0)),
-        ([38, 40], (38, 40)),
-        ([1] * 20 + [58], (*distances([*GLM_5_2_STARTS, 78]),)),  # as many chunks as layers with an indexer
-        ([1] * 21 + [57], None),
-    ],
-)
-def test_the_nearest_cut_of_glm_5_2(cut: list[int], nearest: tuple[int, ...] | None) -> None:
-    assert cut_at_indexers(catalog.model("glm-5.2"), cut) == nearest
-
-
-@given(
-    step=st.integers(2, 5),
-    leading=st.integers(0, 4),
-    cut=st.lists(st.integers(1, 6), min_size=2, max_size=5),
-)
-def test_no_other_cut_at_indexers_is_nearer(step: int, leading: int, cut: list[int]) -> None:
-    model = sharing(sum(cut), step=step, leading=min(leading, sum(cut)))
-    indexer: TokenIndexer | None = model.indexer
-    assert indexer
-    counts = [indexer.num_among(layers) for layers in range(sum(cut) + 1)]
-    with_one = [layer for layer in range(1, sum(cut)) if counts[layer + 1] > counts[layer]]
-    begins = starts_of(cut)[1:]
-    moves = [
-        sum(abs(place - begin) for place, begin in zip(places, begins, strict=True))
-        for places in combinations(with_one, len(begins))
-    ]
-    found = cut_at_indexers(model, cut)
-    if found is None:
-        assert not moves
-        return
-    assert sum(found) == sum(cut)
-    assert {*starts_of(found)[1:]} <= {*with_one}
-    assert sum(abs(place - begin) for place, begin in zip(starts_of(found)[1:], begins, strict=True)) == min(
-        moves
-    )
 
 
 def test_more_chunks_than_indexers_are_refused() -> None:
