@@ -33,7 +33,6 @@ _ALSO_CALLED: tuple[tuple[str, str], ...] = (
     (r"gpt(?=175b)", "gpt3"),
     (r"gpt3$", "gpt3175b"),
     (r"gpt2(?=1\.5b|15b)", "gpt2xl"),
-    (r"glm5\.3", "glm5.2"),
     (r"(?:dsv3|deepseekr1(?!distill)|deepseek3?(?=671b))", "deepseekv3"),
     (r"qwen3235b(?!a)", "qwen3235ba22b"),
     (r"qwen330b(?!a)", "qwen330ba3b"),
