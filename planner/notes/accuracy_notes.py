@@ -39,11 +39,10 @@ KNOWN_HYBRIDS = (
 )
 """What published steps say of models with linear attention (docs/model/hybrids.md)."""
 BACKWARD_OF_CHOSEN = (
-    "Attention to chosen tokens runs backward at the speed of the only published kernel for Hopper, a fifth of its forward "
-    "speed: with a better one, accelerators other than Blackwell are faster than this answer says "
-    "(docs/model/sparse-attention.md)."
+    "Attention to chosen tokens runs backward on {names} at the speed of the only published kernel for Hopper, a fifth of its "
+    "forward speed: with a better one, they are faster than this answer says (docs/model/sparse-attention.md)."
 )
-"""What is known of kernels for attention to chosen tokens on architectures before Blackwell."""
+"""What is known of kernels for attention to chosen tokens on other architectures than Blackwell."""
 
 
 def step_time_doubt(design: Design, uncertainty: Uncertainty, notes: str) -> str:
@@ -79,15 +78,16 @@ def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | Non
     published = [o.accelerator for o in job.offers if not _is_all_calibrated(job, o.accelerator)]
     if published if best is None else not _is_calibrated(job, best.plan):
         notes += _hardly_validated(job)
-    return notes + _scaled_kernels(published)
+    return notes + _slow_backward(job, published) + _scaled_kernels(published)
 
 
 def step_notes(job: Job, plan: Plan) -> list[str]:
     """Returns why the step of a plan is known less well than most; nothing where the owner of the job measured its like."""
     if _is_calibrated(job, plan):
         return []
-    scaled = _scaled_kernels([job.offers[plan.offer].accelerator])
-    return [*never_measured_notes(job, plan), *_hardly_validated(job), *scaled]
+    own = [job.offers[plan.offer].accelerator]
+    of_kernels = _slow_backward(job, own) + _scaled_kernels(own)
+    return [*never_measured_notes(job, plan), *_hardly_validated(job), *of_kernels]
 
 
 def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
@@ -115,8 +115,6 @@ def never_measured_notes(job: Job, plan: Plan) -> list[str]:
         notes.append(f"{note} (docs/validation.md).")
     if job.workload.model.linear_attention:
         notes.append(KNOWN_HYBRIDS)
-    if job.workload.model.indexer and any(offer.accelerator.family != "blackwell" for offer in job.offers):
-        notes.append(BACKWARD_OF_CHOSEN)
     is_new = not is_measured(accelerator.id, has_experts=job.workload.model.experts is not None)
     if is_new and has_measured_kernels(accelerator):
         note = f"No published step on {accelerator.id} was compared, so the error of the least accurate group is assumed"
@@ -159,6 +157,12 @@ def _hardly_validated(job: Job) -> list[str]:
         f"{human.whole_percent(abs(known.bias_fraction))} too {way}; groups of fewer than {LEAST_ROWS} correct no figure."
     )
     return [note]
+
+
+def _slow_backward(job: Job, accelerators: Sequence[Accelerator]) -> list[str]:
+    """A note on the accelerators without a published backward kernel of their own for the job's attention to chosen tokens."""
+    names = dict.fromkeys(each.id for each in accelerators if each.family != "blackwell")
+    return [BACKWARD_OF_CHOSEN.format(names=", ".join(names))] if job.workload.model.indexer and names else []
 
 
 def _scaled_kernels(accelerators: Sequence[Accelerator]) -> list[str]:

@@ -353,7 +353,8 @@ class ModelShape(Record):
         arXiv 2204.02311, appendix B), with what a token sees in the place of s where windows or packed documents shorten
         it. The input embedding is a look-up and counts nothing, nor do the norms. Multi-token prediction counts, its logits
         included, and linear attention counts its scan, as in Megatron Core (`num_floating_point_operations` of `training.py`).
-        An indexer counts its scores of all tokens that may be seen, and of their gradients those of the chosen ones.
+        An indexer counts four per weight, since no gradient goes on from it, its scores of all tokens that may be seen, and of
+        their gradients those of the chosen ones.
         """
         qk_dim, value_dim = self.attention_dims
         span = self.sequence_shape(sequence_length, documents).mean_span if is_causal else sequence_length
@@ -366,6 +367,7 @@ class ModelShape(Record):
             visible = self.visible_shape(sequence_length, documents).mean_span
             pairs = (visible / 2.0 if is_causal else sequence_length) + span
             flop += num_layers * self.indexer_share * indexer.flop_per_pair() * pairs
+            flop -= 2.0 * num_layers * self._indexer_matrices
         return flop
 
     def sequence_shape(self, sequence_length: int, documents: Documents | None) -> SequenceShape:

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 def chosen_tokens_rule(workload: Workload) -> str | None:
     """Returns what attention to chosen tokens excludes; `None` if the run has nothing of it."""
     named = "latent_attention.indexer"
-    if workload.attention not in ("flash", "flash-2"):
-        return f"attention ({workload.attention}) excludes {named}, whose kernels are fused; leave it out"
+    if workload.attention != "flash":
+        return (
+            f"attention ({workload.attention}) excludes {named}, which has kernels of its own; leave it out"
+        )
     if workload.context_exchange not in (None, "all_gather"):
         return (
             f"context_exchange ({workload.context_exchange}) excludes {named}, which chooses among the keys of all ranks; "

@@ -113,12 +113,17 @@ def attention_products(rank: Rank) -> list[Product]:
 
 
 def up_projections_s(rank: Rank) -> list[Directions]:
-    """Returns the time of the up-projections of latent attention in front of its core; zero without latents."""
-    mla = rank.workload.model.latent_attention
-    if mla is None:
-        return []
-    times_s, behind_queries = each_projection_s(rank), -3 if mla.indexer else -2
-    return [times_s[_place_of_queries(mla)], times_s[behind_queries]]
+    """Returns the time of the up-projections of latent attention in front of its core; none without latents."""
+    of_latents = [rank.gemm_s(*product, INTO_ATTENTION) for product in up_products(rank)]
+    of_heads = [rank.in_16_bits.gemm_s(*product, batch) for product, batch in products_of_heads(rank)[:1]]
+    return [*of_latents, *of_heads]
+
+
+def raised_s(rank: Rank) -> Floats:
+    """Returns the time of the products of each head out of latents forward, `(n,)`; a checkpoint of the core repeats them."""
+    behind = products_of_heads(rank)[1:]
+    none_s = np.zeros(len(rank.plans))
+    return total([none_s, *(rank.in_16_bits.gemm_s(*product, batch)[0] for product, batch in behind)])
 
 
 def up_products(rank: Rank) -> list[Product]:

@@ -52,9 +52,14 @@ class SlowestRank(Generic[Value]):
     """Keys that these kernels read, over the rank's queries."""
 
 
-def slowest_ranks(rank: Rank) -> list[SlowestRank[Floats]]:
-    """Returns the most loaded context-parallel rank for every kind of layer, where keys are gathered."""
-    shape, plans = rank.workload.sequence_shape, rank.plans
+def slowest_ranks(rank: Rank, shape: SequenceShape | None = None) -> list[SlowestRank[Floats]]:
+    """Returns the most loaded context-parallel rank for every kind of layer, where keys are gathered.
+
+    Args:
+        rank: Ranks of the designs.
+        shape: What a sequence looks like; left out: as it does to attention.
+    """
+    shape, plans = shape or rank.workload.sequence_shape, rank.plans
     pairs, rows = np.unique(
         np.stack([plans.context_parallel, plans.micro_batch_size]), axis=1, return_inverse=True
     )

@@ -64,8 +64,8 @@ def host_waits_s(
     again_s = (rank.plans.recompute == Recompute.FULL.code) * host_s
     # Frozen weights have no gradients of their own.
     frozen = _num_products(rank) if rank.workload.lora else 0.0
-    own_forward, own_backward = map(sum, zip(num_scan_kernels(rank), num_indexer_kernels(rank), strict=True))
-    backward_launches = BACKWARD_RATIO * (num_launches - own_forward) + own_backward
+    scan, indexer = num_scan_kernels(rank), num_indexer_kernels(rank)
+    backward_launches = BACKWARD_RATIO * (num_launches - scan[0] - indexer[0]) + scan[1] + indexer[1]
     backward_launches = backward_launches - frozen + num_kernels_again(rank) + more[1]
     backward_host_s = launch_s * backward_launches + again_s
     if rank.workload.kernel_launch == "blocking-2022":

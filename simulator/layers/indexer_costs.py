@@ -6,14 +6,16 @@ values, the first r of which are the value. Nomenclature as in `simulator.domain
     a/t  heads of a rank, of which kernels compute whole tiles of 64         r, p  widths of the latent and of the rotary key
     S    tokens of the sequence                                              n  pairs of a token and one that it may see
     m    pairs of a token and a chosen one: at most k for every token
+         (both of the context-parallel rank and of the replica with the most)
 
     products     queries (T, H_I d_I, q), key (T, d_I, h), weights of heads (T, H_I, h), whole on every rank; inputs are
                  detached, so that backward there are those for weights alone
     operators    rotary positions, two copies and a Hadamard transform of queries and key, the norm of the key
     scores       2 H_I d_I operations for each of n; 4 bytes written for each of T S
     choice       the scores that may be seen are read twice; indices of the chosen ones are put in order
-    sparse core  2 a/t (2 r + p) operations for each of m, backward 2 a/t (5 r + 3 p); queries are copied behind their product
-                 and with their rotary part, weights of values in their order; backward also queries, outputs and gradients
+    sparse core  2 a/t (2 r + p) operations for each of m, backward 2 a/t (5 r + 3 p)
+    copies       queries behind their product and with their rotary part, weights of values in their order; heads in tiles that
+                 have room for more; backward queries, outputs and gradients with a row more, and those with tokens to see alone
     loss         the chosen scores of attention again, 2 a/t (r + p) for each of m; softmax and divergence in 32 bits; gradients
                  of queries, key and weights of the indexer, 6 H_I d_I for each of m
 
@@ -29,12 +31,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.domain.attention_span import layer_spans
+from simulator.domain.attention_span import SequenceShape
 from simulator.domain.blocks import LatentAttention
 from simulator.domain.token_indexer import TokenIndexer
 from simulator.layers.context_split import slowest_ranks
 from simulator.layers.eager_operators import ROTARY_BYTES
 from simulator.layers.transferred_kernels import best_attention_flop_per_s, kernel_s
+from simulator.layout.head_tiles import TILE_HEADS, tiled_heads
 from simulator.layout.kept_inputs import ACTIVATION_BYTES, WIDE_BYTES
 from simulator.machine.rank import Rank, once_per_rank
 from simulator.table import Floats, total
@@ -43,10 +46,8 @@ from simulator.traffic.layer_collectives import Directions
 SPEED_HEAD_DIM = 128.0
 """Width of heads at whose speed these kernels run: fused attention reaches 0.63 of the peak on H100 and 0.56 on B200 with it,
 FlashMLA's sparse forward kernel 0.65 on H800 and 0.64 on B200 (640 and 1,450 TFLOP/s, README of FlashMLA)."""
-TILE_HEADS = 64
-"""Heads that a tile of these kernels has (`_pad_heads` of Megatron Core's `dsa_cudnn_kernels.py`)."""
-COPY_BYTES = 4.0
-"""To copy, transform or put in place one value: a read and a write in 16 bits."""
+COPY_BYTES, CLEAR_BYTES = 4.0, 2.0
+"""To copy, transform or put in place one value, a read and a write in 16 bits; and to clear one."""
 NUM_COPIES = 3.0
 """Queries and keys of the indexer: behind their positions, by the Hadamard transform, and in the order of the kernels."""
 SCORE_READS = 2.0
@@ -55,6 +56,9 @@ ORDER_BYTES_OF_A_CHOICE = 90.0
 """To put one chosen index in order: two sorts of the rows with their places, and what is gathered by them."""
 LOSS_BYTES_OF_A_CHOICE = 100.0
 """To compare the scores of one choice: ten operators in 32 bits, for two softmaxes, their divergence and its gradient."""
+NUM_COPIES_FORWARD, NUM_COPIES_BACKWARD = 3.0, 9.0
+"""Kernels that copy around the sparse core: those of queries and weights; theirs again, two for each of queries, outputs and
+gradients (`torch.cat` and `index_select` of Megatron Core's `_run_sparse_attention_backward`)."""
 NUM_FORWARD_KERNELS, NUM_LOSS_KERNELS, NUM_BACKWARD_KERNELS = 45.0, 30.0, 10.0
 """Launches of the indexer and the choice forward, of loss and gradients of the indexer, and of the backward core."""
 
@@ -64,8 +68,10 @@ class _Shape(NamedTuple):
 
     latent: LatentAttention
     indexer: TokenIndexer
-    heads: Floats
-    """Heads of a rank, whole tiles."""
+    own_heads: Floats
+    """Heads of a rank."""
+    tiled_heads: Floats
+    """The same in whole tiles."""
     chosen_pairs: Floats
     """Pairs of a token and a chosen one (m)."""
     visible_pairs: Floats
@@ -76,29 +82,35 @@ class _Shape(NamedTuple):
 @once_per_rank
 def sparse_core_s(rank: Rank) -> Directions:
     """Returns the time of the sparse core and of the copies around it, forward and backward, without a power cap."""
-    shape, model = _shape(rank), rank.workload.model
-    latent, own = shape.latent, model.num_heads / rank.plans.tensor_parallel
-    width, values = latent.key_width, latent.key_value_rank
-    per_token = own * (width + values)
-    forward_bytes = rank.tokens * ACTIVATION_BYTES * per_token
-    summed_bytes = 2.0 * WIDE_BYTES * rank.tokens * rank.plans.context_parallel * width
-    pairs = 2.0 * shape.heads * shape.chosen_pairs
-    forward_s, backward_s = (
-        np.maximum(rank.memory_bound_s(num_bytes, 1.0), flop / flop_per_s)
-        for num_bytes, flop, flop_per_s in (
-            (forward_bytes, pairs * (width + values), shape.flop_per_s),
-            (
-                2.0 * forward_bytes + summed_bytes,
-                pairs * (3.0 * width + 2.0 * values),
-                _backward_flop_per_s(rank, shape),
-            ),
-        )
+    shape = _shape(rank)
+    width, values = shape.latent.key_width, shape.latent.key_value_rank
+    moved = ACTIVATION_BYTES * rank.tokens * shape.own_heads * (width + values)
+    summed = 2.0 * WIDE_BYTES * rank.tokens * rank.plans.context_parallel * width
+    pairs, backward_flop_per_s = (
+        2.0 * shape.tiled_heads * shape.chosen_pairs,
+        _backward_flop_per_s(rank, shape),
     )
-    joined = COPY_BYTES * (rank.tokens * per_token + own * latent.value_head_dim * values)
-    ordered = COPY_BYTES * rank.tokens * (per_token + own * values)
-    return forward_s + rank.memory_bound_s(joined, 3.0), backward_s + rank.memory_bound_s(
-        joined + ordered, 6.0
+    forward_s = kernel_s(rank, moved, pairs * (width + values), shape.flop_per_s, slowdown=1.0)
+    backward_flop = pairs * (3.0 * width + 2.0 * values)
+    backward_s = kernel_s(rank, 2.0 * moved + summed, backward_flop, backward_flop_per_s, slowdown=1.0)
+    copied = _copied_bytes(rank, shape)
+    return (
+        forward_s + rank.memory_bound_s(copied[0], NUM_COPIES_FORWARD),
+        backward_s + rank.memory_bound_s(copied[1], NUM_COPIES_BACKWARD),
     )
+
+
+def _copied_bytes(rank: Rank, shape: _Shape) -> Directions:
+    """Copies around the sparse core, forward and backward; heads that do not fill tiles are put into cleared ones."""
+    width, values = shape.latent.key_width, shape.latent.key_value_rank
+    own, tiled = shape.own_heads, shape.tiled_heads
+    has_room = (tiled > own).astype(np.float64)
+    joined = COPY_BYTES * (rank.tokens * own * (width + values) + own * shape.latent.value_head_dim * values)
+    to_tiles = has_room * (CLEAR_BYTES * tiled + COPY_BYTES * own)
+    entering = width + 2.0 * values  # queries, outputs and their gradients
+    backward = 2.0 * COPY_BYTES * tiled * entering + (CLEAR_BYTES + COPY_BYTES) * own * width
+    backward = backward + to_tiles * entering + has_room * COPY_BYTES * own * width
+    return joined + rank.tokens * to_tiles * width, joined + rank.tokens * backward
 
 
 @once_per_rank
@@ -155,19 +167,23 @@ def _parts(rank: Rank) -> tuple[LatentAttention, TokenIndexer]:
 
 def _shape(rank: Rank) -> _Shape:
     workload, (latent, indexer) = rank.workload, _parts(rank)
-    tiles = np.ceil(workload.model.num_heads / rank.plans.tensor_parallel / TILE_HEADS)
-    chosen = total(span.share * span.kernel_tokens for span in slowest_ranks(rank))
-    visible = sum(span.share * span.tokens for span in layer_spans(workload.visible_shape))
-    replicas = rank.plans.data_parallel
-    imbalance = workload.visible_shape.imbalance(replicas, workload.global_batch_size // replicas)
     return _Shape(
         latent=latent,
         indexer=indexer,
-        heads=TILE_HEADS * tiles,
-        chosen_pairs=imbalance * rank.tokens * chosen / 2.0,
-        visible_pairs=imbalance * rank.tokens * visible / 2.0,
+        own_heads=workload.model.num_heads / rank.plans.tensor_parallel,
+        tiled_heads=tiled_heads(workload.model, rank.plans),
+        chosen_pairs=_most_pairs(rank, workload.sequence_shape),
+        visible_pairs=_most_pairs(rank, workload.visible_shape),
         flop_per_s=best_attention_flop_per_s(rank, SPEED_HEAD_DIM),
     )
+
+
+def _most_pairs(rank: Rank, shape: SequenceShape) -> Floats:
+    """Pairs of a token and one that it sees, of the context-parallel rank and the replica with the most, `(n,)`."""
+    replicas = rank.plans.data_parallel
+    imbalance = shape.imbalance(replicas, rank.workload.global_batch_size // replicas)
+    seen = total(span.share * span.kernel_tokens for span in slowest_ranks(rank, shape))
+    return imbalance * rank.tokens * seen / 2.0
 
 
 def _backward_flop_per_s(rank: Rank, shape: _Shape) -> Floats:
@@ -190,6 +206,7 @@ def _choice_s(rank: Rank, shape: _Shape) -> Floats:
         WIDE_BYTES * scores,
         shape.indexer.flop_per_pair() * shape.visible_pairs,
         shape.flop_per_s,
+        slowdown=rank.compute_slowdown,
     )
     read_bytes = SCORE_READS * WIDE_BYTES * shape.visible_pairs
     return scores_s + rank.memory_bound_s(read_bytes + ORDER_BYTES_OF_A_CHOICE * _slots(rank, shape), 1.0)
@@ -197,12 +214,13 @@ def _choice_s(rank: Rank, shape: _Shape) -> Floats:
 
 def _loss_s(rank: Rank, shape: _Shape) -> Floats:
     """The loss over chosen tokens, and the gradients of what the indexer multiplies."""
-    width, own = shape.latent.key_width, rank.workload.model.num_heads / rank.plans.tensor_parallel
+    width, slowdown = shape.latent.key_width, rank.compute_slowdown
     target_s = kernel_s(
         rank,
-        ACTIVATION_BYTES * rank.tokens * own * width,
-        2.0 * shape.heads * width * shape.chosen_pairs,
+        ACTIVATION_BYTES * rank.tokens * shape.own_heads * width,
+        2.0 * shape.tiled_heads * width * shape.chosen_pairs,
         shape.flop_per_s,
+        slowdown=slowdown,
     )
     tiles = np.ceil(shape.indexer.num_heads / TILE_HEADS)
     gradients_s = kernel_s(
@@ -210,6 +228,7 @@ def _loss_s(rank: Rank, shape: _Shape) -> Floats:
         2.0 * ACTIVATION_BYTES * rank.tokens * shape.indexer.query_width,
         6.0 * TILE_HEADS * tiles * shape.indexer.head_dim * shape.chosen_pairs,
         _backward_flop_per_s(rank, shape),
+        slowdown=slowdown,
     )
     compared_s = rank.memory_bound_s(LOSS_BYTES_OF_A_CHOICE * _slots(rank, shape), 0.0)
     return target_s + gradients_s + compared_s

@@ -14,7 +14,7 @@ import numpy as np
 from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
 from simulator.layers.adapter_costs import adapters_s
-from simulator.layers.attention_costs import attention_core_s
+from simulator.layers.attention_costs import attention_core_s, raised_s
 from simulator.layers.expert_biases import are_apart, bias_launches, biases_s
 from simulator.layers.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
 from simulator.layers.indexer_costs import indexer_s
@@ -179,7 +179,8 @@ def _operators_s(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Direct
     if rank.workload.lora:
         added_s = adapters_s(rank)
         forward_s, backward_s = forward_s + added_s[0], backward_s + added_s[1]
-    core_s = core[0] * rank.compute_slowdown + indexer[0], core[1] * rank.compute_slowdown + indexer[1]
+    repeated_s = core[0] + raised_s(rank) if rank.workload.model.indexer else core[0]
+    core_s = repeated_s * rank.compute_slowdown + indexer[0], core[1] * rank.compute_slowdown + indexer[1]
     return forward_s, backward_s, core_s
 
 
@@ -198,11 +199,13 @@ def _tensor_collectives(rank: Rank, *, is_expert: bool) -> Directions:
         rank, (forward_core_s * rank.compute_slowdown, backward_core_s * rank.compute_slowdown)
     )
     context_forward_s, context_backward_s = layer_exchange_s(rank, attention_s)
-    repeated_core_s = rank.workload.model.attention_share * attention_s[0] + indexer_exchange_s(rank)[0]
+    of_indexer_s = indexer_exchange_s(rank)
+    repeated_core_s = rank.workload.model.attention_share * attention_s[0] + of_indexer_s[0]
     shown_s = (
-        in_pieces_s(rank, tensor_forward_s, covers_s[0]) + context_forward_s,
+        in_pieces_s(rank, tensor_forward_s, covers_s[0]) + context_forward_s + of_indexer_s[0],
         in_pieces_s(rank, tensor_backward_s, covers_s[1])
         + context_backward_s
+        + of_indexer_s[1]
         + repeats_core(rank) * repeated_core_s
         + _repeated_collectives_s(rank, forward_s, is_expert=is_expert),
     )

@@ -129,9 +129,10 @@ def _each_product_s(rank: Rank, linear: LinearAttention) -> list[Directions]:
 def _kernels_s(rank: Rank, linear: LinearAttention, kernels: tuple[Kernel, ...]) -> Floats:
     """Kernels one after the other, `(n,)`."""
     flop_per_s = best_attention_flop_per_s(rank, min(linear.head_dim, linear.key_head_dim))
-    tokens = rank.tokens / rank.plans.tensor_parallel
+    tokens, slowdown = rank.tokens / rank.plans.tensor_parallel, rank.compute_slowdown
     return total(
-        kernel_s(rank, tokens * kernel.num_bytes, tokens * kernel.flop, flop_per_s) for kernel in kernels
+        kernel_s(rank, tokens * kernel.num_bytes, tokens * kernel.flop, flop_per_s, slowdown=slowdown)
+        for kernel in kernels
     )
 
 

@@ -20,13 +20,16 @@ def best_attention_flop_per_s(rank: Rank, head_dim: float) -> Floats:
     )  # as bf16, which not all have
 
 
-def kernel_s(rank: Rank, num_bytes: Floats, flop: Floats, flop_per_s: Floats) -> Floats:
-    """Returns the time of one kernel, `(n,)`; a power cap slows its products.
+def kernel_s(
+    rank: Rank, num_bytes: Floats, flop: Floats, flop_per_s: Floats, *, slowdown: Floats | float
+) -> Floats:
+    """Returns the time of one kernel, `(n,)`.
 
     Args:
         rank: Ranks of the designs.
         num_bytes: What it reads and writes.
         flop: Operations of its matrix products.
         flop_per_s: Speed of these.
+        slowdown: Factor on their time, such as that of a power cap.
     """
-    return np.maximum(rank.memory_bound_s(num_bytes, 1.0), flop / flop_per_s * rank.compute_slowdown)
+    return np.maximum(rank.memory_bound_s(num_bytes, 1.0), flop / flop_per_s * slowdown)

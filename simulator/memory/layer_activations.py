@@ -83,14 +83,15 @@ class LayerActivations:
         residual, widest = (tokens * width for width in gradient_widths(workload, plans, is_expert=is_expert))
         # The backward pass has let go of the feed-forward block's tensors before it comes to attention.
         block = tokens * _block_width(workload, plans, is_expert=is_expert)
-        is_selective = plans.recompute == Recompute.SELECTIVE.code
-        attention = _score_bytes(workload, plans, SCORE_GRADIENT_BYTES) + _gathered_keys(workload, plans)
-        attention = attention + is_selective * tokens * in_attention
+        if workload.model.indexer:
+            attention = working_bytes(workload, plans)
+        else:
+            scores_again = _score_bytes(workload, plans, SCORE_GRADIENT_BYTES)
+            attention = scores_again + _gathered_keys(workload, plans)
+        attention = attention + (plans.recompute == Recompute.SELECTIVE.code) * tokens * in_attention
         if linear := workload.model.linear_attention:
             at_once = working_width(linear, _key_heads(linear, plans)) / plans.tensor_parallel
             attention = np.maximum(attention, tokens * at_once)
-        if workload.model.indexer:
-            attention = is_selective * tokens * in_attention + working_bytes(workload, plans)
         return cls(kept=kept, at_work=again + residual + np.maximum(widest, attention - block))
 
 
@@ -138,7 +139,7 @@ def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Flo
     latents = model.attention_share * _latent_bytes(workload, product)
     attention = _mixers(workload, plans) / plans.tensor_parallel
     if model.indexer:
-        attention = attention + core_width(workload, plans) + keys_width(workload, plans)
+        attention = _chosen_attention(workload, plans)
     split = sequence_split(workload, plans)
     kept = (norms + latents) / split + attention + _block_width(workload, plans, is_expert=is_expert)
     if linear := model.linear_attention:  # inputs of the products up from a low rank, whole on every rank
@@ -179,8 +180,6 @@ def _attention(workload: Workload, plans: PlanTable) -> Floats:
     """
     model, product = workload.model, input_bytes(workload, plans)
     qk_dim, value_dim = model.attention_dims
-    if model.indexer:  # the output of the core is in latents, and is counted with them
-        return plans.tensor_parallel * queries_width(workload, plans) + product * model.num_heads * value_dim
     kv_heads = (
         model.num_heads
         if model.latent_attention
@@ -192,6 +191,14 @@ def _attention(workload: Workload, plans: PlanTable) -> Floats:
     is_read = keeps_input(workload, AdaptedProduct.PROJ)
     kept = ACTIVATION_BYTES * values + is_read * copy * model.num_heads * value_dim
     return np.asarray(kept + (ACTIVATION_BYTES + is_read * product) * model.gate_width)
+
+
+def _chosen_attention(workload: Workload, plans: PlanTable) -> Floats:
+    """Bytes per token of attention to chosen tokens; the input of the product out of it comes from the latents of its core."""
+    model = workload.model
+    values = model.num_heads * model.attention_dims[1] / plans.tensor_parallel
+    of_heads = queries_width(workload, plans) + input_bytes(workload, plans) * values
+    return of_heads + core_width(workload, plans) + keys_width(workload)
 
 
 def _latent_bytes(workload: Workload, product: Floats) -> Floats:
@@ -253,9 +260,11 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
     if model.latent_attention and "mla_up_proj" in modules:
         qk_dim, value_dim = model.attention_dims
         heads = ACTIVATION_BYTES * model.num_heads * (2 * qk_dim + value_dim) / t
-        if model.indexer:
-            heads = queries_width(workload, plans) + ACTIVATION_BYTES * model.latent_attention.key_width
         of_latents = _entering_latents(workload, product) / split + heads
+        if (
+            model.indexer
+        ):  # inputs of the products and of their norms are apart, and the key is as wide as what makes it
+            of_latents = queries_width(workload, plans)
         attention = attention + model.attention_share * of_latents
     if model.indexer and "core_attn" in modules:
         attention = attention + core_width(workload, plans)
@@ -287,7 +296,7 @@ def _kept_instead(workload: Workload, plans: PlanTable, *, is_expert: bool) -> F
     """Bytes per token that recomputed modules keep as their input: the shared rotary key, and the experts' 16-bit input."""
     modules, mla = workload.modules_again, workload.model.latent_attention
     instead = np.zeros(len(plans))
-    if mla and "mla_up_proj" in modules:
+    if mla and mla.indexer is None and "mla_up_proj" in modules:
         instead = instead + workload.model.attention_share * ACTIVATION_BYTES * mla.rope_head_dim
     if is_expert and "moe" in modules and "layernorm" not in modules:
         width = ACTIVATION_BYTES * workload.model.hidden_size / sequence_split(workload, plans)

@@ -26,7 +26,10 @@ NUM_LATENTS = 2
 
 @once_per_rank
 def entering_latents_s(rank: Rank) -> tuple[Floats, Floats]:
-    """Returns the collectives in front of latent attention, forward and backward, `(n,)` each; 0 for any other attention."""
+    """Returns the collectives in front of latent attention, forward and backward, `(n,)` each; 0 for any other attention.
+
+    Those of an indexer are not among them.
+    """
     none_s = np.zeros(len(rank.plans))
     if rank.workload.model.latent_attention is None:
         return none_s, none_s
@@ -37,16 +40,12 @@ def entering_latents_s(rank: Rank) -> tuple[Floats, Floats]:
             *(all_gather_s(num_bytes=each, **rank.tensor_group) for each in gathered),
         ]
     )
-    backward_s = total([none_s, *(rank.input_gradient_sum_s(each) for each in summed)])
-    if rank.workload.model.indexer:
-        of_indexer = indexer_exchange_s(rank)
-        return forward_s + of_indexer[0], backward_s + of_indexer[1]
-    return forward_s, backward_s
+    return forward_s, total([none_s, *(rank.input_gradient_sum_s(each) for each in summed)])
 
 
 @once_per_rank
 def indexer_exchange_s(rank: Rank) -> tuple[Floats, Floats]:
-    """Returns the collectives of a layer's indexer: its gathers forward, the sum for its loss backward, `(n,)` each."""
+    """Returns the collectives of a layer's indexer, which nothing hides: gathers forward, the sum for its loss backward."""
     share, (gathered, summed) = rank.workload.model.indexer_share, indexer_bytes(rank)
     none_s = np.zeros(len(rank.plans))
     return (

@@ -10,8 +10,6 @@ from simulator.domain.model import ModelShape
 
 PREFIX = "indexer_"
 """What tells the cells of an indexer from those of attention."""
-_KERNELS = "flash", "flash-2"
-"""Kernels of attention beside which chosen tokens are simulated."""
 
 
 def indexer_cells(known: ModelShape | None, num_layers: int) -> dict[str, object]:
@@ -38,8 +36,9 @@ def fitted_to_chosen_tokens(told: Told, cells: Mapping[str, object]) -> dict[str
     if f"{PREFIX}num_heads" not in cells:
         return {}
     fitted: dict[str, object] = {}
-    if cells["attention"] not in _KERNELS:
-        told.remark("attention", "attention to chosen tokens is simulated with fused kernels")
+    if cells["attention"] != "flash":
+        if cells["attention"] != "flash-2":
+            told.remark("attention", "attention to chosen tokens is simulated with fused kernels")
         fitted["attention"] = "flash"
     if cells.get("context_exchange", "all_gather") != "all_gather":
         if "context_exchange" not in told.assumed:

@@ -54,6 +54,7 @@ from simulator.deep.plans.tensor_ends import TensorEnds
 from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
 from simulator.layers.adapter_costs import adapters_s
+from simulator.layers.attention_costs import raised_s
 from simulator.layers.indexer_costs import indexer_s
 from simulator.layers.input_gradients import (
     entered_in_attention,
@@ -190,10 +191,8 @@ class _Layer:
 
     def _repeated_core(self) -> Items:
         """The attention core, if it is repeated together with what other ranks exchange for it."""
-        has_context = int(self.rank.plans.context_parallel[0]) > 1
-        gathered = TensorEnds.of_indexer(self.rank)[0]
-        is_again = (has_context or gathered) and bool(repeats_core(self.rank)[0])
-        return (*gathered, *self._core(0)) if is_again else ()
+        has_others = int(self.rank.plans.context_parallel[0]) > 1 or TensorEnds.of_indexer(self.rank)[0]
+        return self._core(0) if has_others and bool(repeats_core(self.rank)[0]) else ()
 
     def _repeated_block(self) -> Items:
         """Products of the second block that are recomputed between its collectives."""
@@ -319,11 +318,16 @@ class _Layer:
 
     def _core(self, way: int) -> Items:
         names = (INDEXER, CORE) if way == 0 else (CORE, INDEXER)
-        return context_core(self.rank, self._work(way, *names), way)
+        core = context_core(self.rank, self._work(way, *names), way)
+        exchanged = TensorEnds.of_indexer(self.rank)[way]
+        return (*exchanged, *core) if way == 0 else (*core, *exchanged)
 
     def _core_s(self, way: int) -> float:
-        """Time of the attention core, with the indexer where there is one."""
-        return self.operators[CORE][way] + self.operators.get(INDEXER, (0.0, 0.0))[way]
+        """Time of the attention core, where tokens are chosen with the indexer and what a checkpoint repeats with both."""
+        if INDEXER not in self.operators:
+            return self.operators[CORE][way]
+        raised = float((raised_s(self.rank) * self.rank.compute_slowdown)[0]) if way == 0 else 0.0
+        return self.operators[CORE][way] + raised + self.operators[INDEXER][way]
 
     def _experts(self, way: int) -> Items:
         """The products of the second block; tokens travel before and after those of the experts."""

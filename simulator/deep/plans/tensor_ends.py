@@ -75,14 +75,11 @@ class TensorEnds:
         ahead = NUM_LATENTS * cls._largest(rank)
         gathers = (*ahead, *cls._all(rank, Operation.ALL_GATHER, *gathered))
         entering = gathers, cls._all(rank, backward, *summed)
-        if rank.workload.model.indexer:
-            gathered_again, of_loss = cls.of_indexer(rank)
-            entering = (*entering[0], *gathered_again), (*entering[1], *of_loss)
         return replace(ends, entering=entering)
 
     @classmethod
     def of_indexer(cls, rank: Rank) -> Ways:
-        """Returns what an indexer gathers forward and what is added up for its loss, so often as a layer has indexers."""
+        """Returns what an indexer gathers forward and what is added up for its loss, as often as a layer has an indexer."""
         gathered, summed = indexer_bytes(rank)
         share = rank.workload.model.indexer_share
         gathers = cls._all(rank, Operation.ALL_GATHER, *gathered)

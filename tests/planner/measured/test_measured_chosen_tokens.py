@@ -88,7 +88,7 @@ def test_models_of_other_sizes_attend_to_all_tokens_and_say_so(tmp_path: Path) -
             "flash",
             "attention = 'unfused': attention to chosen tokens is simulated",
         ),
-        ({"attention": "flash-2"}, "attention", "flash-2", ""),
+        ({"attention": "flash-2"}, "attention", "flash", ""),
         (
             {"window": 4096},
             "window_tokens",

@@ -611,7 +611,11 @@ class TestDepths:
 
     @pytest.mark.parametrize("recompute", Recompute)
     @pytest.mark.parametrize("layer_step", [1, 3])
-    @pytest.mark.parametrize("choices", [{}, {"recompute_modules": ("core_attn", "mla_up_proj")}])
+    @pytest.mark.parametrize(
+        "choices",
+        [{}, {"recompute_modules": ("core_attn", "mla_up_proj")}],
+        ids=["core", "products"],
+    )
     def test_an_indexer_takes_its_share_of_each_layer(
         self, recompute: Recompute, layer_step: int, choices: dict[str, object]
     ) -> None:
@@ -636,8 +640,10 @@ class TestDepths:
         ]
         indexer = labels.index("indexer")
         assert labels[indexer - 1 : indexer + 2] == ["context all-gather", "indexer", "attention core"]
-        # Latents of queries and keys, the rotary key; the residual stream and latents of queries again.
-        assert labels[:indexer].count("tensor all-gather") == 3 + 2
+        # The residual stream and latents of queries; before, latents of queries and keys, and the rotary key.
+        projections = labels.index("attention projections")
+        assert labels[projections + 1 : indexer - 1] == ["tensor all-gather"] * 2
+        assert labels[:projections].count("tensor all-gather") == 3
 
     def test_ranks_exchange_heads_of_a_hybrid_around_its_scan(self) -> None:
         plan = plan_of(context=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from simulator.domain.documents import Documents
 from simulator.domain.hardware import Precision
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan, Recompute, Schedule
@@ -37,7 +38,7 @@ from simulator.memory.indexer_widths import core_width, keys_width, queries_widt
 from simulator.memory.layer_activations import LayerActivations
 from simulator.step.step_reach import MEASURED_REACH, beyond_measured, reach_of
 from simulator.traffic.context_exchange import context_exchange_s, keys_and_values_bytes
-from simulator.traffic.latent_exchange import entering_latents_s, indexer_bytes, latent_bytes
+from simulator.traffic.latent_exchange import indexer_bytes, indexer_exchange_s, latent_bytes
 from tests.simulator.builders import changed, job_of, memory_of, plan_of, rank_of, step_of, table_of, training
 from tests.simulator.sparse import DEEPSEEK_V3, DEEPSEEK_V3_2, DENSE, INDEXER, SMALL, with_indexer
 
@@ -63,12 +64,24 @@ def sparse_flop(heads: int) -> float:
     return 2.0 * heads * (576 + 512) * CHOSEN_PAIRS
 
 
-def copies_s(accelerator: str, way: int) -> float:
-    """Seconds to copy queries and outputs, and the weights of values: once forward, twice and what is sorted backward."""
-    per_token = 128 * (576 + 512)
-    forward = 4.0 * (LENGTH * per_token + 128 * 128 * 512)
-    num_bytes = forward if way == 1 else forward + 4.0 * LENGTH * (per_token + 128 * 512)
-    return float(rank_with(accelerator=accelerator).memory_bound_s(np.array([num_bytes]), 3.0 * way)[0])
+def copied_bytes(tensor: int = 1, tokens: float = LENGTH) -> tuple[float, float]:
+    """Bytes of queries with their positions, and of weights of values; 32 heads or less are put into a tile of 64.
+
+    Backward, queries, outputs and gradients, 576 + 2 x 512 values, are copied twice; gradients of queries are put in place.
+    """
+    own, tiled = 128 / tensor, max(128 / tensor, 64)
+    joined = 4.0 * (tokens * own * (576 + 512) + own * 128 * 512)
+    backward = 2 * 4.0 * tiled * (576 + 2 * 512) + 6.0 * own * 576
+    if own == tiled:
+        return joined, joined + tokens * backward
+    into_tiles = 2.0 * tiled + 4.0 * own
+    backward += into_tiles * (576 + 2 * 512) + 4.0 * own * 576
+    return joined + tokens * into_tiles * 576, joined + tokens * backward
+
+
+def copies_s(rank: Rank, way: int) -> float:
+    copied = copied_bytes(int(rank.plans.tensor_parallel[0]), float(rank.tokens[0]))[way]
+    return float(rank.memory_bound_s(np.array([copied]), (3.0, 9.0)[way])[0])
 
 
 class TestSparseCore:
@@ -79,7 +92,8 @@ class TestSparseCore:
         self, accelerator: str, published_flop_per_s: float
     ) -> None:
         """README of FlashMLA, which tells the most that its kernel reaches."""
-        kernel_s = float(sparse_core_s(rank_with(accelerator=accelerator))[0][0]) - copies_s(accelerator, 1)
+        rank = rank_with(accelerator=accelerator)
+        kernel_s = float(sparse_core_s(rank)[0][0]) - copies_s(rank, 0)
         assert 0.85 * published_flop_per_s < sparse_flop(128) / kernel_s < published_flop_per_s
 
     @pytest.mark.parametrize(("accelerator", "published_flop_per_s"), [(H200, 115e12), (B200, 684e12)])
@@ -87,7 +101,8 @@ class TestSparseCore:
         self, accelerator: str, published_flop_per_s: float
     ) -> None:
         """READMEs of TileLang and pull request 318 of the cuDNN frontend; three products with 576 values and two with 512."""
-        kernel_s = float(sparse_core_s(rank_with(accelerator=accelerator))[1][0]) - copies_s(accelerator, 2)
+        rank = rank_with(accelerator=accelerator)
+        kernel_s = float(sparse_core_s(rank)[1][0]) - copies_s(rank, 1)
         reached = sparse_flop(128) * (3 * 576 + 2 * 512) / (576 + 512) / kernel_s
         assert 0.85 * published_flop_per_s < reached < 1.02 * published_flop_per_s
 
@@ -103,12 +118,13 @@ class TestSparseCore:
 
     @pytest.mark.parametrize(("tensor", "part"), [(2, 0.5), (4, 0.5), (8, 0.5)])
     def test_ranks_compute_whole_tiles_of_heads(self, tensor: int, part: float) -> None:
-        """128 heads over 4 ranks are 32, of which tiles have 64; copies are of 32."""
-        whole, split = (sparse_core_s(rank_with(plan_of(tensor=degree)))[0] for degree in (1, tensor))
-        copied_s = copies_s(B200, 1)
-        assert float(split[0]) - copied_s / tensor == pytest.approx(
-            part * (float(whole[0]) - copied_s), rel=0.01
-        )
+        """128 heads over 4 ranks are 32, of which tiles have 64."""
+        whole, split = (rank_with(plan_of(tensor=degree)) for degree in (1, tensor))
+        for way in (0, 1):
+            whole_s, split_s = (
+                float(sparse_core_s(rank)[way][0]) - copies_s(rank, way) for rank in (whole, split)
+            )
+            assert split_s == pytest.approx(part * whole_s, rel=0.001)
 
     def test_a_power_cap_slows_it(self) -> None:
         full, capped = (rank_with(plan_of(cap=cap)) for cap in (1.0, 0.7))
@@ -124,18 +140,11 @@ class TestSparseCore:
         """Queries and outputs of a rank; gradients of the key of all tokens in 32 bits; copies, sorted ones backward."""
         one = with_indexer(DEEPSEEK_V3_2, changed(INDEXER, chosen_tokens=1))
         rank = rank_of(workload_of(one), plan_of(tensor=tensor, context=context), accelerator=B200)
-        tokens, heads = LENGTH / context, 128 / tensor
-        moved, summed = 2.0 * tokens * heads * (576 + 512), 2 * 4.0 * LENGTH * 576
-        copies = 4.0 * (tokens * heads * (576 + 512) + heads * 128 * 512)
-        ordered = 4.0 * tokens * heads * (576 + 2 * 512)
+        moved, summed = 2.0 * LENGTH / context * 128 / tensor * (576 + 512), 2 * 4.0 * LENGTH * 576
         of_ranks = context_copies_s(rank)
-        for way, (core, copied, number) in enumerate(
-            ((moved, copies, 3.0), (2.0 * moved + summed, copies + ordered, 6.0))
-        ):
-            least_s = rank.memory_bound_s(np.array([core]), 1.0) + rank.memory_bound_s(
-                np.array([copied]), number
-            )
-            assert sparse_core_s(rank)[way] == pytest.approx(least_s)
+        for way, core in enumerate((moved, 2.0 * moved + summed)):
+            least_s = float(rank.memory_bound_s(np.array([core]), 1.0)[0]) + copies_s(rank, way)
+            assert sparse_core_s(rank)[way] == pytest.approx([least_s])
             assert attention_core_s(rank)[way] == pytest.approx(least_s + of_ranks[way])
 
     def test_keys_of_all_ranks_are_put_in_order(self) -> None:
@@ -231,10 +240,7 @@ class TestIndexer:
 
     def test_the_loss_takes_chosen_scores_again_and_gradients_of_the_indexer(self) -> None:
         rank = rank_with()
-        forward_flop_per_s = sparse_flop(128) / float(
-            sparse_core_s(rank)[0][0]
-            - rank.memory_bound_s(np.array([4.0 * (LENGTH * 128 * 1088 + 128 * 128 * 512)]), 3.0)[0]
-        )
+        forward_flop_per_s = sparse_flop(128) / (float(sparse_core_s(rank)[0][0]) - copies_s(rank, 0))
         ratio = float(rank.kernels.attention_backward_fraction[0])
         target_s = 2.0 * 128 * 576 * CHOSEN_PAIRS / forward_flop_per_s
         gradients_s = 6.0 * 64 * 128 * CHOSEN_PAIRS / (forward_flop_per_s * ratio)
@@ -244,6 +250,35 @@ class TestIndexer:
         weights_s = indexer_weight_gradients_s(rank)
         told = target_s + gradients_s + float((compared_s + moved_s + weights_s)[0])
         assert indexer_s(rank)[1][0] == pytest.approx(told)
+
+    @pytest.mark.parametrize("replicas", [1, 8])
+    def test_packed_documents_choose_no_more_than_others(self, replicas: int) -> None:
+        """Replicas wait for the one with the most; if all see k tokens at least, no token sees more."""
+        chosen = with_indexer(DEEPSEEK_V3_2, changed(INDEXER, chosen_tokens=64))
+        documents = Documents(mean_tokens=4096.0)
+        rank = rank_of(workload_of(chosen, documents=documents), plan_of(data=replicas), accelerator=B200)
+        plain = rank_of(workload_of(chosen), plan_of(data=replicas), accelerator=B200)
+        assert float(sparse_core_s(rank)[1][0]) <= 1.01 * float(sparse_core_s(plain)[1][0])
+        assert float(indexer_s(rank)[0][0]) < float(indexer_s(plain)[0][0])
+
+    def test_context_ranks_wait_for_the_one_with_the_most_to_score(self) -> None:
+        """Documents end where they do in a sequence, so that its pieces have unequal pairs unless each document is split."""
+        forward_s = [
+            float(
+                indexer_s(
+                    rank_of(
+                        changed(
+                            workload_of(documents=Documents(mean_tokens=8192.0, is_split_each=is_split)),
+                            sequence_length=131_072,
+                        ),
+                        plan_of(context=16),
+                        accelerator=B200,
+                    )
+                )[0][0]
+            )
+            for is_split in (True, False)
+        ]
+        assert forward_s[1] > 1.1 * forward_s[0]
 
     def test_without_a_loss_nothing_comes_back(self) -> None:
         trained, frozen = (rank_with(trains_indexer=trains) for trains in (True, False))
@@ -289,8 +324,10 @@ class TestIndexer:
 
 class TestRecomputation:
     def test_a_checkpoint_of_the_core_repeats_the_choice_and_not_the_loss(self) -> None:
+        """With the products out of latents, which are part of it."""
         plain, again = (rank_with(plan_of(recompute=each)) for each in (Recompute.NONE, Recompute.SELECTIVE))
-        repeated_s = attention_core_s(plain)[0] + indexer_s(plain)[0]
+        (product, batch) = products_of_heads(plain)[1]
+        repeated_s = attention_core_s(plain)[0] + indexer_s(plain)[0] + plain.gemm_s(*product, batch)[0]
         added_s = dense_layer(again).backward_s - dense_layer(plain).backward_s
         assert added_s == pytest.approx(repeated_s)
 
@@ -298,10 +335,8 @@ class TestRecomputation:
         plain, again = (
             rank_with(plan_of(tensor=4, recompute=each)) for each in (Recompute.NONE, Recompute.SELECTIVE)
         )
-        dense = rank_of(workload_of(DEEPSEEK_V3), plan_of(tensor=4), accelerator=B200)
-        gathers_s = entering_latents_s(plain)[0] - entering_latents_s(dense)[0]
         traffic_s = [rank_layer.backward_tensor_comm_s for rank_layer in map(dense_layer, (plain, again))]
-        assert traffic_s[1] - traffic_s[0] == pytest.approx(gathers_s, rel=0.02)
+        assert traffic_s[1] - traffic_s[0] == pytest.approx(indexer_exchange_s(plain)[0], rel=1e-6)
 
     def test_products_up_to_queries_are_repeated_with_those_of_heads(self) -> None:
         plain, again = (
@@ -325,6 +360,16 @@ class TestTraffic:
         assert [float(each[0]) for each in summed] == [4.0 * LENGTH * 2048]
         assert indexer_bytes(rank_with(plan_of(tensor=4), trains_indexer=False))[1] == ()
         assert indexer_bytes(rank_with(plan_of(tensor=4), has_sequence_parallel=False))[0] == ()
+
+    @pytest.mark.parametrize("overlaps", [True, False])
+    def test_nothing_hides_what_the_loss_adds_up(self, overlaps: bool) -> None:
+        trained, frozen = (
+            rank_with(plan_of(tensor=8), overlaps_tensor_comm=overlaps, trains_indexer=trains)
+            for trains in (True, False)
+        )
+        waits = dense_layer(trained).backward_tensor_comm_s - dense_layer(frozen).backward_tensor_comm_s
+        assert waits == pytest.approx(indexer_exchange_s(trained)[1])
+        assert indexer_exchange_s(frozen)[1] == 0.0
 
     def test_latents_of_keys_are_gathered_in_16_bits(self) -> None:
         plan = plan_of(tensor=4, precision=Precision.FP8)
@@ -353,23 +398,48 @@ class TestMemory:
         block = 18432 * (2 * 2 + 2)
         assert kept == pytest.approx([norms + latents + heads + shared + of_indexer + block])
 
-    def test_tensor_parallel_ranks_keep_the_inputs_of_the_indexer_whole(self) -> None:
-        workload = workload_of()
-        one, four = (table_of(plan_of(tensor=degree)) for degree in (1, 4))
-        of_heads = 128 * (2 * 512 + 4)
-        inputs = 2 * (7168 + 1536)
-        assert core_width(workload, four) - core_width(workload, one) == pytest.approx(
-            [inputs - 0.75 * of_heads]
+    @pytest.mark.parametrize(
+        ("precision", "tensor", "choices", "inputs"),
+        [
+            (Precision.BF16, 1, {}, 0),  # what is there
+            (Precision.BF16, 4, {}, 2 * (7168 + 1536)),  # gathered
+            (Precision.BF16, 4, {"has_sequence_parallel": False}, 0),
+            (Precision.FP8, 1, {}, 2 * 7168 + 1536),  # a copy for each product
+            (Precision.FP8, 4, {}, 2 * 7168 + 1536),
+        ],
+    )
+    def test_products_of_the_indexer_keep_their_inputs(
+        self, precision: Precision, tensor: int, choices: dict[str, object], inputs: int
+    ) -> None:
+        plans = table_of(plan_of(tensor=tensor, precision=precision))
+        trained, frozen = (
+            workload_of(DEEPSEEK_V3_2, trains_indexer=trains, **choices) for trains in (True, False)
         )
+        early = 2 * (128 + 64 * 128 + 64 + 128)
+        assert core_width(trained, plans) - core_width(frozen, plans) == pytest.approx([inputs + early])
 
-    def test_nothing_of_a_loss_is_kept_where_there_is_none(self) -> None:
-        workload, plans = workload_of(trains_indexer=False), table_of(plan_of(tensor=4))
-        assert core_width(workload, plans) == pytest.approx([32 * (2 * 512 + 4) + 4 * 2048])
-        assert keys_width(workload, plans) == pytest.approx([2 * 576])
+    @pytest.mark.parametrize(("tensor", "heads"), [(1, 128), (2, 64), (4, 64), (8, 64)])
+    def test_outputs_are_those_of_whole_tiles(self, tensor: int, heads: int) -> None:
+        """Others are views of them."""
+        workload, plans = workload_of(trains_indexer=False), table_of(plan_of(tensor=tensor))
+        assert core_width(workload, plans) == pytest.approx([heads * (2 * 512 + 4) + 4 * 2048])
+        assert keys_width(workload) == 2 * 576
+
+    def test_layers_that_share_an_indexer_keep_indices_of_their_own(self) -> None:
+        shared = with_indexer(DEEPSEEK_V3_2, changed(INDEXER, layer_step=2, num_leading_layers=1))
+        plans = table_of(plan_of(tensor=4))
+        whole, part = (core_width(workload_of(model), plans) for model in (DEEPSEEK_V3_2, shared))
+        early = 2 * (7168 + 1536) + 2 * (128 + 64 * 128 + 64 + 128)
+        assert whole - part == pytest.approx([30 / 61 * early])
 
     def test_keys_of_other_ranks_are_kept(self) -> None:
-        plans = table_of(plan_of(context=4))
-        assert keys_width(workload_of(), plans) == pytest.approx([4 * 2 * (576 + 128)])
+        workload = workload_of()
+        one, four = (table_of(plan_of(context=degree)) for degree in (1, 4))
+        more = core_width(workload, four) - core_width(workload, one)
+        assert more == pytest.approx(
+            [3 * 2 * (576 + 128) + 3 * 2 * 128]
+        )  # and the gradient of the key of the indexer
+        assert keys_width(workload) == 2 * (576 + 128)
 
     def test_a_checkpoint_of_the_core_keeps_its_inputs_alone(self) -> None:
         workload = workload_of()
@@ -381,24 +451,30 @@ class TestMemory:
         assert plain.kept - again.kept == pytest.approx(freed)
         assert float((again.at_work - plain.at_work)[0]) <= float(freed[0])
 
-    def test_a_checkpoint_of_the_products_keeps_latents_alone(self) -> None:
+    def test_a_checkpoint_of_the_products_keeps_what_makes_queries_and_the_key(self) -> None:
+        """Which is as wide as the key is, and as what other products keep of latents."""
         workload = workload_of(recompute_modules=("mla_up_proj",))
         plain, again = (
             LayerActivations.of(workload, table_of(plan_of(tensor=2, recompute=each)), is_expert=False)
             for each in (Recompute.NONE, Recompute.SELECTIVE)
         )
         queries = queries_width(workload, table_of(plan_of(tensor=2)))
-        freed = queries + 2 * 576 + 2 * 1536 / 2 - 2 * 64
-        assert plain.kept - again.kept == pytest.approx(LENGTH * freed)
+        assert queries == pytest.approx([64 * 2 * (192 + 576)])
+        assert plain.kept - again.kept == pytest.approx(LENGTH * queries)
 
-    def test_scores_take_no_more_room_than_a_piece_of_them(self) -> None:
-        plans = table_of(plan_of(tensor=8))
-        short, long = (changed(workload_of(), sequence_length=n) for n in (LENGTH, 65_536))
-        assert working_bytes(short, plans) == pytest.approx([3 * 4.0 * LENGTH**2])
-        assert working_bytes(long, plans) == pytest.approx([3 * 2.0**30])
-        wide = table_of(plan_of())
-        own = 128 * 2 * (576 + 512) + 4 * 576
-        assert working_bytes(short, wide) == pytest.approx([LENGTH * own])
+    @pytest.mark.parametrize("tensor", [1, 8])
+    def test_tiles_are_copied_twice_backward(self, tensor: int) -> None:
+        plans = table_of(plan_of(tensor=tensor, context=2))
+        own, tiled = 128 / tensor, max(128 / tensor, 64)
+        of_heads = 2 * 2 * tiled * (576 + 2 * 512) + 2 * tiled * 576 + 2 * own * 512
+        per_token = of_heads + 4 * 2 * 576 + 2 * 4 * 2048
+        assert working_bytes(workload_of(), plans) == pytest.approx([LENGTH / 2 * per_token])
+
+    @pytest.mark.parametrize(("context", "scores"), [(32, 2.0**30), (64, 2.0**30), (128, 2.0**29)])
+    def test_scores_take_no_more_room_than_a_piece_of_them(self, context: int, scores: float) -> None:
+        workload = changed(workload_of(), sequence_length=131_072)
+        plans = table_of(plan_of(tensor=8, context=context))
+        assert working_bytes(workload, plans) == pytest.approx([3 * scores])
 
     def test_the_peak_is_below_that_of_a_rank_that_keeps_keys_and_values_of_all_heads(self) -> None:
         """Only where layers compute their core again: queries in latents are three times as wide as others."""
