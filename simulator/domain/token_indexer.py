@@ -12,9 +12,15 @@ scores. Nomenclature:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from simulator.record import Record
+
+if TYPE_CHECKING:
+    from simulator.domain.blocks import LatentAttention
+    from simulator.domain.model import ModelShape
 
 
 class TokenIndexer(Record):
@@ -60,3 +66,11 @@ class TokenIndexer(Record):
     def flop_per_pair(self) -> float:
         """Returns the operations of the scores of a token and one that it may see."""
         return 2.0 * self.query_width
+
+
+def latent_and_indexer(model: ModelShape) -> tuple[LatentAttention, TokenIndexer]:
+    """Returns the latent attention of a model that has an indexer, and the indexer."""
+    latent, indexer = model.latent_attention, model.indexer
+    assert latent is not None
+    assert indexer is not None
+    return latent, indexer

@@ -33,7 +33,7 @@ import numpy as np
 
 from simulator.domain.attention_span import SequenceShape
 from simulator.domain.blocks import LatentAttention
-from simulator.domain.token_indexer import TokenIndexer
+from simulator.domain.token_indexer import TokenIndexer, latent_and_indexer
 from simulator.layers.context_split import slowest_ranks
 from simulator.layers.eager_operators import ROTARY_BYTES
 from simulator.layers.transferred_kernels import best_attention_flop_per_s, kernel_s
@@ -86,13 +86,15 @@ def sparse_core_s(rank: Rank) -> Directions:
     width, values = shape.latent.key_width, shape.latent.key_value_rank
     moved = ACTIVATION_BYTES * rank.tokens * shape.own_heads * (width + values)
     summed = 2.0 * WIDE_BYTES * rank.tokens * rank.plans.context_parallel * width
-    pairs, backward_flop_per_s = (
-        2.0 * shape.tiled_heads * shape.chosen_pairs,
-        _backward_flop_per_s(rank, shape),
-    )
+    pairs = 2.0 * shape.tiled_heads * shape.chosen_pairs
     forward_s = kernel_s(rank, moved, pairs * (width + values), shape.flop_per_s, slowdown=1.0)
-    backward_flop = pairs * (3.0 * width + 2.0 * values)
-    backward_s = kernel_s(rank, 2.0 * moved + summed, backward_flop, backward_flop_per_s, slowdown=1.0)
+    backward_s = kernel_s(
+        rank,
+        2.0 * moved + summed,
+        pairs * (3.0 * width + 2.0 * values),
+        _backward_flop_per_s(rank, shape),
+        slowdown=1.0,
+    )
     copied = _copied_bytes(rank, shape)
     return (
         forward_s + rank.memory_bound_s(copied[0], NUM_COPIES_FORWARD),
@@ -140,7 +142,7 @@ def indexer_weight_gradients_s(rank: Rank) -> Floats:
 
 def indexer_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
     """Returns tokens, output and inner size of the products of an indexer, which every tensor-parallel rank has whole."""
-    model, latent, indexer = rank.workload.model, *_parts(rank)
+    model, (latent, indexer) = rank.workload.model, latent_and_indexer(rank.workload.model)
     h = np.full(len(rank.plans), float(model.hidden_size))
     queries, key, weights = (
         np.full_like(h, width) for width in (indexer.query_width, indexer.head_dim, indexer.num_heads)
@@ -158,15 +160,8 @@ def num_indexer_kernels(rank: Rank) -> tuple[float, float]:
     return share * NUM_FORWARD_KERNELS, NUM_BACKWARD_KERNELS + of_loss
 
 
-def _parts(rank: Rank) -> tuple[LatentAttention, TokenIndexer]:
-    latent, indexer = rank.workload.model.latent_attention, rank.workload.model.indexer
-    assert latent is not None
-    assert indexer is not None
-    return latent, indexer
-
-
 def _shape(rank: Rank) -> _Shape:
-    workload, (latent, indexer) = rank.workload, _parts(rank)
+    workload, (latent, indexer) = rank.workload, latent_and_indexer(rank.workload.model)
     return _Shape(
         latent=latent,
         indexer=indexer,

@@ -23,7 +23,7 @@ import numpy as np
 
 from simulator.domain.blocks import LatentAttention
 from simulator.domain.plan import PlanTable
-from simulator.domain.token_indexer import TokenIndexer
+from simulator.domain.token_indexer import TokenIndexer, latent_and_indexer
 from simulator.domain.workload import Workload
 from simulator.layout.head_tiles import tiled_heads
 from simulator.layout.kept_inputs import ACTIVATION_BYTES, WIDE_BYTES, input_bytes
@@ -41,7 +41,7 @@ def core_width(workload: Workload, plans: PlanTable) -> Floats:
 
     That includes the keys of other ranks. Like all of these, it is for models with an indexer alone.
     """
-    latent, indexer = _parts(workload)
+    latent, indexer = latent_and_indexer(workload.model)
     output = tiled_heads(workload.model, plans) * (ACTIVATION_BYTES * latent.key_value_rank + WIDE_BYTES)
     kept = output + _index_bytes(workload, indexer) + (plans.context_parallel - 1.0) * keys_width(workload)
     if workload.trains_indexer:
@@ -51,21 +51,21 @@ def core_width(workload: Workload, plans: PlanTable) -> Floats:
 
 def queries_width(workload: Workload, plans: PlanTable) -> Floats:
     """Returns the bytes of queries as they are made and as they enter the core, `(n,)`."""
-    latent, _ = _parts(workload)
+    latent, _ = latent_and_indexer(workload.model)
     made, entering = latent.nope_head_dim + latent.rope_head_dim, latent.key_width
     return np.asarray(ACTIVATION_BYTES * workload.model.num_heads * (made + entering) / plans.tensor_parallel)
 
 
 def keys_width(workload: Workload) -> float:
     """Returns the bytes of a rank's own keys, of all heads and with a loss of the indexer."""
-    latent, indexer = _parts(workload)
+    latent, indexer = latent_and_indexer(workload.model)
     of_indexer = workload.model.indexer_share * indexer.head_dim if workload.trains_indexer else 0.0
     return ACTIVATION_BYTES * (latent.key_width + of_indexer)
 
 
 def working_bytes(workload: Workload, plans: PlanTable) -> Floats:
     """Returns the bytes that the backward pass of the core needs in addition, at most at once, `(n,)`."""
-    latent, indexer = _parts(workload)
+    latent, indexer = latent_and_indexer(workload.model)
     tokens, width, values = micro_batch_tokens(workload, plans), latent.key_width, latent.key_value_rank
     tiled, own = tiled_heads(workload.model, plans), workload.model.num_heads / plans.tensor_parallel
     of_heads = ACTIVATION_BYTES * (2.0 * tiled * (width + 2.0 * values) + tiled * width + own * values)
@@ -89,10 +89,3 @@ def _trained_width(
     inputs = np.where(product < ACTIVATION_BYTES, product * (2.0 * hidden + latent.query_rank), wide)
     early = indexer.query_width + indexer.num_heads + plans.context_parallel * indexer.head_dim
     return np.asarray(inputs + ACTIVATION_BYTES * (indexer.head_dim + early))
-
-
-def _parts(workload: Workload) -> tuple[LatentAttention, TokenIndexer]:
-    latent, indexer = workload.model.latent_attention, workload.model.indexer
-    assert latent is not None
-    assert indexer is not None
-    return latent, indexer
