@@ -17,6 +17,7 @@ from simulator.deep.plans.plan_cluster import Faults, PlanCluster
 from simulator.deep.plans.plan_collectives import Collective, Group, Operation, forwarded_exchange, ring
 from simulator.deep.plans.plan_expert_traffic import expert_traffic
 from simulator.deep.plans.plan_items import Beside, Items, Work, collectives_of, seconds_of
+from simulator.deep.plans.plan_parts import PlanParts
 from simulator.deep.plans.plan_roles import block_size, folded
 from simulator.deep.plans.plan_step import PlanStep, parts_and_shape, plan_step
 from simulator.deep.playing.waits import waits
@@ -56,6 +57,18 @@ LATENT_QUERIES = SMALL.model_copy(
 )
 """Latent attention as in DeepSeek-V2-Lite, and with latents of queries, too."""
 ROUNDING = 1e-9
+
+
+def assert_as_at_the_fast_depth(parts: PlanParts) -> None:
+    """Asserts that operators and collectives of every part take as long as at the fast depth."""
+    for kind, passes in parts.passes.items():
+        times = part_times(parts.rank, kind)
+        for way, items in (("forward", passes.forward), ("backward", passes.backward)):
+            compute_s = float(getattr(times, f"{way}_compute_s")[0])
+            assert seconds_of(items) == pytest.approx(compute_s, rel=ROUNDING)
+            traffic_s = sum(each.alone_s for each in collectives_of(items))
+            whole_s = float(getattr(times, f"{way}_s")[0])
+            assert traffic_s == pytest.approx(whole_s - compute_s, rel=1e-6)
 
 
 def _step(case: Case, *, is_folded: bool = True, faults: Faults | None = None) -> PlanStep:
@@ -600,14 +613,7 @@ class TestDepths:
         workload = changed(training(HYBRIDS[name], global_batch_size=16), **choices)
         plan = plan_of(tensor=2, context=2, recompute=recompute)
         parts, _ = parts_and_shape(job_of(changed(workload, context_exchange="all_to_all")), plan)
-        for kind, passes in parts.passes.items():
-            times = part_times(parts.rank, kind)
-            for way, items in (("forward", passes.forward), ("backward", passes.backward)):
-                compute_s = float(getattr(times, f"{way}_compute_s")[0])
-                assert seconds_of(items) == pytest.approx(compute_s, rel=ROUNDING)
-                traffic_s = sum(each.alone_s for each in collectives_of(items))
-                whole_s = float(getattr(times, f"{way}_s")[0])
-                assert traffic_s == pytest.approx(whole_s - compute_s, rel=1e-6)
+        assert_as_at_the_fast_depth(parts)
 
     @pytest.mark.parametrize("recompute", Recompute)
     @pytest.mark.parametrize("layer_step", [1, 3])
@@ -623,14 +629,7 @@ class TestDepths:
         workload = changed(training(model, global_batch_size=16), overlaps_input_gradients=False, **choices)
         plan = plan_of(tensor=2, context=2, recompute=recompute)
         parts, _ = parts_and_shape(job_of(workload), plan)
-        for kind, passes in parts.passes.items():
-            times = part_times(parts.rank, kind)
-            for way, items in (("forward", passes.forward), ("backward", passes.backward)):
-                compute_s = float(getattr(times, f"{way}_compute_s")[0])
-                assert seconds_of(items) == pytest.approx(compute_s, rel=ROUNDING)
-                traffic_s = sum(each.alone_s for each in collectives_of(items))
-                whole_s = float(getattr(times, f"{way}_s")[0])
-                assert traffic_s == pytest.approx(whole_s - compute_s, rel=1e-6)
+        assert_as_at_the_fast_depth(parts)
 
     def test_ranks_gather_what_an_indexer_reads_before_it_chooses(self) -> None:
         workload = changed(training(SPARSE), kernel_launch="graph")
