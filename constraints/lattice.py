@@ -218,7 +218,9 @@ def filled_cuts(job: Job) -> list[tuple[int, int]]:
 
 
 def _most_chunks(job: Job) -> int:
-    return job.workload.model.num_layers + 2  # the first and the last chunk may hold no layer
+    model = job.workload.model
+    shared = model.indexer and model.indexer.most_chunks(model.num_layers)
+    return shared or model.num_layers + 2  # the first and the last chunk may hold no layer
 
 
 def pipelines(job: Job) -> list[tuple[int, int]]:
@@ -339,9 +341,10 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
 
 
 def _recomputations(job: Job) -> list[Recompute]:
-    """Allowed recomputations, except selective where it only costs time: fused attention keeps no scores in the first place."""
+    """Allowed recomputations, except selective where it only costs time: fused attention to all tokens keeps no scores."""
     workload, allowed = job.workload, job.search.recompute
-    is_idle = workload.recomputes_core_alone and workload.attention not in SEPARATE_KERNELS
+    keeps_more = workload.attention in SEPARATE_KERNELS or workload.model.indexer
+    is_idle = workload.recomputes_core_alone and not keeps_more
     is_beaten = is_idle and Recompute.NONE in allowed
     return [r for r in allowed if not (r is Recompute.SELECTIVE and is_beaten)]
 

@@ -21,6 +21,7 @@ from simulator.domain.job import Job
 from simulator.domain.offer import Estimate, Offer
 from simulator.domain.options import Factors
 from simulator.domain.plan import LAYOUT_COLUMNS, PlanTable
+from simulator.layers.backward_doubt import doubtful_log_ratio
 from simulator.step.step_reach import beyond_measured, reach_of
 from simulator.table import Floats
 
@@ -213,7 +214,10 @@ def step_error_of(job: Job, plans: PlanTable, row: int) -> StepError | StepResid
 
 
 def _known_step_error(job: Job, plans: PlanTable, row: int) -> StepError:
-    """Returns the step error of one design from published runs; with experts it is no smaller than what users are told."""
+    """Returns the step error of one design from published runs.
+
+    With experts it is no smaller than what users are told, and with attention to chosen tokens than what one kernel decides.
+    """
     chip = job.offers[int(plans.offer[row])].accelerator
     has_experts = job.workload.model.experts is not None
     known = step_error(
@@ -223,7 +227,9 @@ def _known_step_error(job: Job, plans: PlanTable, row: int) -> StepError:
         accelerator=chip.id,
         is_beyond_measured=bool(beyond_measured(reach_of(job, plans, row))),
     )
-    return known.at_least(math.log1p(EXPERTS_ERROR_FRACTION)) if has_experts else known
+    least = math.log1p(EXPERTS_ERROR_FRACTION) if has_experts else 0.0
+    least = max(least, doubtful_log_ratio(job, plans, row))
+    return known.at_least(least) if least > 0.0 else known
 
 
 def _step_factors(log_deviation: float, ratios: Sides) -> Factors:

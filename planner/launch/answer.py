@@ -26,6 +26,7 @@ from planner.launch.run import (
     replica_arguments,
     save_arguments,
 )
+from planner.notes.chosen_note import chosen_notes
 from planner.notes.memory_note import doubt_of_use
 from planner.recommended.design_words import steps_between_saves
 from simulator.domain.job import Job
@@ -222,6 +223,7 @@ def _remarks(run: AsRun) -> Iterator[str]:
         yield f"Saves on the nodes need nvidia-resiliency-ext 0.6 or later, and {LOCAL_FOLDER} on {where}."
     if workload.model.indexer:
         yield "Attention to chosen tokens needs FlashMLA, the DSA kernels of cuDNN's frontend, and fast_hadamard_transform."
+        yield from chosen_notes(run.job, run.plan)
     if workload.documents:
         yield "Documents are kept apart where the data set marks their ends."
     if workload.expert_capacity_factor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from constraints.best_cut import present_cut
+from planner.chosen_kernels import without_kernels
 from planner.launch.model import has_biases
 from planner.shared_choices import cut_at_indexers
 from simulator.domain.hardware import Precision
@@ -17,10 +18,6 @@ from simulator.errors import Problem
 FRAMEWORK = "Megatron-LM"
 VENDORS = ("NVIDIA", "AMD")
 """Whose accelerators run it; AMD maintains a copy of it (ROCm/Megatron-LM)."""
-HEAD_TILES = {"hopper": 64, "blackwell": 128}
-"""Heads of a rank, or a multiple or a divisor of them, that its kernels for chosen tokens take, by family of accelerators."""
-CHOSEN_LATENT = 512
-"""Width of the latents that these kernels take (both: `dsa_cudnn_kernels.py` of Megatron Core)."""
 
 
 def refused(job: Job, plan: Plan) -> list[Problem]:
@@ -93,21 +90,10 @@ def _rows(workload: Workload, plan: Plan) -> Iterator[tuple[str, str, str]]:
 
 def _chosen_tokens(job: Job, plan: Plan) -> Iterator[tuple[str, str, str]]:
     """What its fused kernels for chosen tokens do not take; it would run others, which are not simulated."""
-    model, accelerator = job.workload.model, job.offers[plan.offer].accelerator
-    assert model.latent_attention is not None
-    tile, heads = HEAD_TILES.get(accelerator.family), model.num_heads // plan.tensor_parallel
-    if tile is None:
-        rule = f"{FRAMEWORK} has fused attention to chosen tokens on Hopper and Blackwell; take an offer of these"
-        yield f"offers[{plan.offer}].accelerator", accelerator.id, rule
-    elif heads % tile and tile % heads:
-        rule = f"leaves {heads} heads to a rank, and attention to chosen tokens takes divisors and multiples of {tile}"
-        yield "tensor_parallel", str(plan.tensor_parallel), rule
-    if (width := model.latent_attention.key_value_rank) != CHOSEN_LATENT:
-        rule = f"must be {CHOSEN_LATENT} for {FRAMEWORK}'s fused attention to chosen tokens"
-        yield "workload.model.latent_attention.key_value_rank", str(width), rule
-    if has_biases(model):
+    yield from without_kernels(job, plan)
+    if has_biases(job.workload.model):
         rule = f"{FRAMEWORK} has no biases of products beside attention to chosen tokens"
-        yield "workload.model", model.name, rule
+        yield "workload.model", job.workload.model.name, rule
 
 
 def _shared_choices(job: Job, plan: Plan) -> Iterator[tuple[str, str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.chosen_kernels import HEAD_TILES
 from planner.recommended.recommendation import Design, Uncertainty
 from planner.text import human
 from planner.uncertain.uncertainty import calibrated_accuracy
@@ -40,7 +41,8 @@ KNOWN_HYBRIDS = (
 """What published steps say of models with linear attention (docs/model/hybrids.md)."""
 BACKWARD_OF_CHOSEN = (
     "Attention to chosen tokens runs backward on {names} at the speed of the only published kernel for Hopper, a fifth of its "
-    "forward speed: with a better one, they are faster than this answer says (docs/model/sparse-attention.md)."
+    "forward speed{others}. With one as good as Blackwell's, steps there are at the lower end of their interval "
+    "(docs/model/sparse-attention.md)."
 )
 """What is known of kernels for attention to chosen tokens on other architectures than Blackwell."""
 
@@ -161,8 +163,20 @@ def _hardly_validated(job: Job) -> list[str]:
 
 def _slow_backward(job: Job, accelerators: Sequence[Accelerator]) -> list[str]:
     """A note on the accelerators without a published backward kernel of their own for the job's attention to chosen tokens."""
-    names = dict.fromkeys(each.id for each in accelerators if each.family != "blackwell")
-    return [BACKWARD_OF_CHOSEN.format(names=", ".join(names))] if job.workload.model.indexer and names else []
+    slow = [each for each in accelerators if each.family != "blackwell"]
+    if not (job.workload.model.indexer and slow):
+        return []
+    names, others = (
+        ", ".join(dict.fromkeys(each.id for each in some)) for some in (slow, _without_any(slow))
+    )
+    return [
+        BACKWARD_OF_CHOSEN.format(names=names, others=f"; for {others} none is published" if others else "")
+    ]
+
+
+def _without_any(accelerators: Sequence[Accelerator]) -> list[Accelerator]:
+    """Those for which no kernel for chosen tokens is published at all."""
+    return [each for each in accelerators if each.family not in HEAD_TILES]
 
 
 def _scaled_kernels(accelerators: Sequence[Accelerator]) -> list[str]:

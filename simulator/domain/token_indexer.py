@@ -44,6 +44,14 @@ class TokenIndexer(Record):
         leading = min(max(self.num_leading_layers, 1), num_layers)
         return leading + (num_layers - leading) // self.layer_step
 
+    def most_chunks(self, num_layers: int) -> int | None:
+        """Returns the most chunks of a pipeline where layers share an indexer, with which each begins; `None` if none shares.
+
+        (`_validate_dsa_index_share_pipeline_split` of Megatron Core.)
+        """
+        number = self.num_among(num_layers)
+        return number if number < num_layers else None
+
     @property
     def query_width(self) -> int:
         """Values of a token's queries over all heads."""

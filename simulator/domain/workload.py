@@ -346,8 +346,9 @@ class Workload(Record):
 
     @property
     def attended_kv_heads(self) -> int:
-        """Heads of keys and values that attention receives."""
-        return self.model.num_heads if self.copies_shared_heads else self.model.num_kv_heads
+        """Heads of keys and values that attention receives; latent attention makes them for every head."""
+        is_whole = self.copies_shared_heads or self.model.latent_attention is not None
+        return self.model.num_heads if is_whole else self.model.num_kv_heads
 
     @property
     def modules_again(self) -> frozenset[RecomputeModule]:

@@ -10,16 +10,12 @@ if TYPE_CHECKING:
 
 def chosen_tokens_rule(workload: Workload) -> str | None:
     """Returns what attention to chosen tokens excludes; `None` if the run has nothing of it."""
-    named = "latent_attention.indexer"
-    if workload.attention != "flash":
-        return (
-            f"attention ({workload.attention}) excludes {named}, which has kernels of its own; leave it out"
-        )
-    if workload.context_exchange not in (None, "all_gather"):
-        return (
-            f"context_exchange ({workload.context_exchange}) excludes {named}, which chooses among the keys of all ranks; "
-            "leave it out"
-        )
-    if workload.selective_recompute != "attention":
-        return f"selective_recompute ({workload.selective_recompute}) excludes {named}; leave it out"
+    needed = {
+        "attention": ("flash", "whose kernels are its own"),
+        "context_exchange": ("all_gather", "which chooses among the keys of all ranks"),
+        "selective_recompute": ("attention", "whose core is computed again as a whole"),
+    }
+    for name, (value, why) in needed.items():
+        if (given := getattr(workload, name)) not in (None, value):
+            return f"{name} ({given}) excludes latent_attention.indexer, {why}; set {name}: {value}"
     return None

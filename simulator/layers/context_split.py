@@ -60,6 +60,11 @@ def slowest_ranks(rank: Rank, shape: SequenceShape | None = None) -> list[Slowes
         shape: What a sequence looks like; left out: as it does to attention.
     """
     shape, plans = shape or rank.workload.sequence_shape, rank.plans
+    if not len(plans):
+        none = np.zeros(0)
+        return [
+            SlowestRank(share=span.share, kernel_tokens=none, key_visits=none) for span in layer_spans(shape)
+        ]
     pairs, rows = np.unique(
         np.stack([plans.context_parallel, plans.micro_batch_size]), axis=1, return_inverse=True
     )

@@ -7,11 +7,22 @@ from itertools import product
 import numpy as np
 import pytest
 
-from constraints.lattice import cross_run_knobs, divisors, enumerate_layouts, num_run_knobs, pipelines
+from constraints.lattice import (
+    cross_run_knobs,
+    divisors,
+    enumerate_layouts,
+    filled_cuts,
+    no_layouts,
+    num_run_knobs,
+    pipelines,
+)
 from constraints.layout import is_valid_layout
+from constraints.step_bound import bound_step
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, PlanTable, Recompute, Schedule
+from simulator.domain.token_indexer import TokenIndexer
+from tests.simulator.sparse import DEEPSEEK_V3, INDEXER, with_indexer
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
 TINY = {
@@ -395,3 +406,27 @@ def _interleaved_by_hand() -> Iterator[tuple[int, ...]]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys.modules[__name__], "has_schedule", lambda _, p, v, __: p > 1 and v > 1)
         yield from list(layouts_by_hand(0))
+
+
+class TestChosenTokens:
+    """What does a search try where an indexer chooses the tokens that attention sees?"""
+
+    def job(self, indexer: TokenIndexer = INDEXER) -> Job:
+        model = with_indexer(DEEPSEEK_V3, indexer).model_dump(mode="json", exclude_none=True)
+        return job_with({**H100_RENTED, "num_gpus": 64}, workload={"model": model, "global_batch_size": 64})
+
+    def test_computing_the_core_again_is_tried(self) -> None:
+        tried = {int(code) for code in np.unique(enumerate_layouts(self.job()).recompute)}
+        assert Recompute.SELECTIVE.code in tried
+
+    def test_chunks_are_no_more_than_layers_with_an_indexer_where_others_share_it(self) -> None:
+        shared = INDEXER.model_copy(update={"layer_step": 4, "num_leading_layers": 1})
+        most = [max(p * v for p, v in filled_cuts(self.job(indexer))) for indexer in (INDEXER, shared)]
+        assert most == [61 + 2, 1 + 60 // 4]
+
+
+def test_nothing_fits_a_tiny_budget_for_models_whose_keys_are_gathered() -> None:
+    """Windows and indexers: bounds of no layouts at all."""
+    for model in ("gpt-oss-20b", "glm-5"):
+        job = job_with({**H100_RENTED, "num_gpus": 8}, workload={"model": model})
+        assert len(bound_step(job, no_layouts(job))) == 0

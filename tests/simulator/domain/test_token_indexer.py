@@ -58,6 +58,7 @@ class TestWeights:
         first = max(leading, 1)
         own = [layer for layer in range(1, layers + 1) if max(layer - first, 0) % step == 0]
         assert len(own) == number
+        assert indexer.most_chunks(layers) == (number if number < layers else None)
 
     def test_weights_of_a_shared_indexer_are_the_mean_over_the_layers(self) -> None:
         shared = with_indexer(SMALL, changed(INDEXER, layer_step=2, num_leading_layers=4))
@@ -124,19 +125,23 @@ class TestRules:
             validated(broken)
 
     @pytest.mark.parametrize(
-        "choice",
+        ("choice", "needed"),
         [
-            {"attention": "eager"},
-            {"attention": "flash-1"},
-            {"context_exchange": "ring"},
-            {"selective_recompute": "every_other_product"},
+            ({"attention": "eager"}, "flash"),
+            ({"attention": "flash-2"}, "flash"),
+            ({"context_exchange": "ring"}, "all_gather"),
+            ({"selective_recompute": "every_other_product"}, "attention"),
         ],
     )
-    def test_what_its_kernels_do_not_have_is_refused(self, choice: dict[str, object]) -> None:
+    def test_what_its_kernels_do_not_have_is_refused(self, choice: dict[str, object], needed: str) -> None:
         (name, value), *_ = choice.items()
-        with pytest.raises(ValidationError, match=rf"{name} \({value}\) excludes latent_attention.indexer"):
+        rule = rf"{name} \({value}\) excludes latent_attention.indexer, .*; set {name}: {needed}"
+        with pytest.raises(ValidationError, match=rule):
             Workload.model_validate({**dict(training(SMALL)), **choice})
         assert Workload.model_validate({**dict(training(DENSE)), **choice})
+
+    def test_keys_are_made_for_every_head_whatever_their_number_is_said_to_be(self) -> None:
+        assert training(changed(DENSE, num_kv_heads=4)).attended_kv_heads == DENSE.num_heads
 
     def test_keys_of_other_ranks_are_gathered(self) -> None:
         assert training(SMALL).chosen_exchange == "all_gather"

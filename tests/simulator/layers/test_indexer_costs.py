@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from objectives.unsure_inputs import step_error_of
 from simulator.domain.documents import Documents
 from simulator.domain.hardware import Precision
 from simulator.domain.model import ModelShape
@@ -17,7 +18,9 @@ from simulator.layers.attention_costs import (
     up_products,
     up_projections_s,
 )
+from simulator.layers.backward_doubt import doubtful_log_ratio
 from simulator.layers.context_copies import context_copies_s
+from simulator.layers.context_split import slowest_ranks
 from simulator.layers.host_time import host_waits_s
 from simulator.layers.indexer_costs import (
     NUM_BACKWARD_KERNELS,
@@ -30,7 +33,8 @@ from simulator.layers.indexer_costs import (
     sparse_core_s,
 )
 from simulator.layers.input_gradients import entered_in_attention
-from simulator.layers.layer_costs import dense_layer
+from simulator.layers.layer_costs import dense_layer, expert_layer
+from simulator.layers.transferred_kernels import best_attention_flop_per_s
 from simulator.layers.weight_gradients import dense_layer_weight_gradients_s
 from simulator.layout.attended_keys import key_value_width
 from simulator.machine.rank import Rank
@@ -39,7 +43,17 @@ from simulator.memory.layer_activations import LayerActivations
 from simulator.step.step_reach import MEASURED_REACH, beyond_measured, reach_of
 from simulator.traffic.context_exchange import context_exchange_s, keys_and_values_bytes
 from simulator.traffic.latent_exchange import indexer_bytes, indexer_exchange_s, latent_bytes
-from tests.simulator.builders import changed, job_of, memory_of, plan_of, rank_of, step_of, table_of, training
+from tests.simulator.builders import (
+    changed,
+    job_of,
+    memory_of,
+    plan_of,
+    rank_of,
+    rented,
+    step_of,
+    table_of,
+    training,
+)
 from tests.simulator.sparse import DEEPSEEK_V3, DEEPSEEK_V3_2, DENSE, INDEXER, SMALL, with_indexer
 
 B200 = "b200-sxm-180gb"
@@ -517,3 +531,38 @@ class TestStep:
         assert "attention to chosen tokens" not in beyond_measured(
             reach_of(job_of(workload_of(DENSE)), table_of(plan_of()), 0)
         )
+
+
+class TestDoubt:
+    """How much shorter are layers with a backward kernel as fast, relative to its forward speed, as on Blackwell?"""
+
+    def ratio(self, model: ModelShape, accelerator: str) -> float:
+        job = job_of(workload_of(model), rented(B200), rented(accelerator))
+        return doubtful_log_ratio(job, table_of(plan_of().model_copy(update={"offer": 1})), 0)
+
+    def test_it_is_what_the_core_and_the_gradients_of_the_indexer_would_save(self) -> None:
+        rank = rank_with(accelerator=H200)
+        layer = expert_layer(rank)
+        whole_s = float((layer.forward_s + layer.backward_s)[0])
+        flop = 2.0 * 128 * (3 * 576 + 2 * 512) * CHOSEN_PAIRS + 6.0 * 64 * 128 * CHOSEN_PAIRS
+        speed = best_attention_flop_per_s(rank, 128.0)[0]
+        saved_s = float(flop / speed * (1.0 / 0.18 - 1.0 / 0.47))
+        assert self.ratio(DEEPSEEK_V3_2, H200) == pytest.approx(-np.log(1.0 - saved_s / whole_s), rel=1e-3)
+
+    def test_it_is_nothing_on_blackwell_and_for_other_attention(self) -> None:
+        assert self.ratio(DEEPSEEK_V3_2, B200) == 0.0
+        assert self.ratio(DEEPSEEK_V3, H200) == 0.0
+
+    def test_intervals_are_at_least_as_wide(self) -> None:
+        job = job_of(workload_of(SMALL), rented(H200))
+        plans = table_of(plan_of())
+        below, above = step_error_of(job, plans, 0).interval_log_half_widths
+        least = doubtful_log_ratio(job, plans, 0)
+        assert least > 0.3
+        assert min(below, above) >= least - 1e-12
+
+
+def test_no_plans_have_no_slowest_ranks() -> None:
+    ranks = rank_with(plan_of(context=2)).take(np.arange(0))
+    assert [len(kind.kernel_tokens) for kind in slowest_ranks(ranks)] == [0]
+    assert len(sparse_core_s(ranks)[0]) == 0
