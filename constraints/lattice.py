@@ -218,9 +218,8 @@ def filled_cuts(job: Job) -> list[tuple[int, int]]:
 
 
 def _most_chunks(job: Job) -> int:
-    model = job.workload.model
-    shared = model.indexer and model.indexer.most_chunks(model.num_layers)
-    return shared or model.num_layers + 2  # the first and the last chunk may hold no layer
+    model = job.workload.model  # whose first and last chunk may hold no layer
+    return (model.indexer and model.indexer.most_chunks(model.num_layers)) or model.num_layers + 2
 
 
 def pipelines(job: Job) -> list[tuple[int, int]]:
