@@ -78,7 +78,7 @@ def design_of(setting: RunSetting) -> RunDesign:
         "parallel_block": parallel_block(told, known),
         "qk_norm": qk_norm(told, known),
         **hybrid_cells(known, shape["num_layers"]),
-        **indexer_cells(known, shape["num_layers"]),
+        **indexer_cells(told, known, shape["num_layers"]),
         **cut_cells,
         **layout.cells,
         **setting.node.cells,

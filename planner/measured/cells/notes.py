@@ -53,6 +53,12 @@ _EXPERT_TENSOR = re.compile(
     r"\b(?:etp|expert[-_ ]tensor[-_ ]parallel(?:ism)?(?:[-_ ]size)?)[ =:]*([1-9]\d{0,3})\b", re.IGNORECASE
 )
 _CAST_DISPATCH = re.compile(r"fp8[ -]dispatch|dispatch(es)? in (fp8|8 bits)", re.IGNORECASE)
+_SPARSE_ATTENTION = r"\bDSA\b|sparse attention|\bindexer\b(?![ _-]*loss)"
+_ALL_TOKENS = r"dense attention|full attention|dense warm-?up"
+_INDEXER_LOSS = r"\bindexer[ _-]*loss"
+_FROZEN_INDEXER = (
+    r"frozen indexer|indexer (is |was )?frozen|trains_indexer ?= ?false|indexer_loss_coeff ?= ?0(\.0*)?\b"
+)
 _SHARED_OVERLAP = re.compile(r"shared[- _]experts?[- _]overlap", re.IGNORECASE)
 _MEMORY_KINDS = (("allocated", "allocated"), ("reserved", "reserved"), ("nvidia-smi|device memory", "device"))
 _DISPATCHERS = (
@@ -251,6 +257,16 @@ def dispatches_in_8_bits(notes: str) -> bool:
 def overlaps_shared_experts(notes: str) -> bool:
     """Returns whether expert traffic is hidden behind shared experts."""
     return bool(affirmed(_SHARED_OVERLAP, notes))
+
+
+def attends_to_all(notes: str) -> bool:
+    """Returns whether attention sees all tokens, although the model has an indexer: without it, or while it warms up."""
+    return is_denied(_SPARSE_ATTENTION, notes) or bool(affirmed(_ALL_TOKENS, notes))
+
+
+def freezes_indexer(notes: str) -> bool:
+    """Returns whether no loss trains an indexer."""
+    return is_denied(_INDEXER_LOSS, notes) or bool(affirmed(_FROZEN_INDEXER, notes))
 
 
 def _is_on(words: str | re.Pattern[str], text: str) -> bool | None:

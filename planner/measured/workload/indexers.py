@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from planner.measured.cells.notes import attends_to_all, freezes_indexer
 from planner.measured.cells.told import Told
 from simulator.domain.attention_span import SlidingWindow
 from simulator.domain.model import ModelShape
@@ -12,18 +13,21 @@ PREFIX = "indexer_"
 """What tells the cells of an indexer from those of attention."""
 
 
-def indexer_cells(known: ModelShape | None, num_layers: int) -> dict[str, object]:
-    """Returns the fields of `TokenIndexer`, with their prefix; nothing for other attention.
+def indexer_cells(told: Told, known: ModelShape | None, num_layers: int) -> dict[str, object]:
+    """Returns the fields of `TokenIndexer`, with their prefix, and whether it is trained; nothing for other attention.
 
     Args:
+        told: the row, whose notes may say that attention sees all tokens.
         known: the catalogue's model of that name and size.
         num_layers: of the run, which may have fewer than lead in the model.
     """
-    if known is None or known.indexer is None:
+    notes = told.text("notes")
+    if known is None or known.indexer is None or attends_to_all(notes):
         return {}
     leading = min(known.indexer.num_leading_layers, num_layers)
     fields = known.indexer.model_dump() | {"num_leading_layers": leading}
-    return {f"{PREFIX}{name}": value for name, value in fields.items()}
+    cells: dict[str, object] = {f"{PREFIX}{name}": value for name, value in fields.items()}
+    return cells | {"trains_indexer": not freezes_indexer(notes)}
 
 
 def fitted_to_chosen_tokens(told: Told, cells: Mapping[str, object]) -> dict[str, object]:

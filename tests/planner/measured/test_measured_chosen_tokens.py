@@ -117,3 +117,26 @@ def test_the_core_is_what_is_computed_again(tmp_path: Path, recompute: str, *, i
 def test_errors_have_lines_of_their_own() -> None:
     found = compared(1.0, 1.0, indexer_num_heads="64", num_experts="8")
     assert model_family(found) == "chosen tokens, mixture of experts"
+
+
+@pytest.mark.parametrize(
+    ("notes", "has_indexer", "is_trained"),
+    [
+        ("", True, True),
+        ("sparse attention with its indexer, indexer loss on", True, True),
+        ("frozen indexer", True, False),
+        ("no indexer loss", True, False),
+        ("the indexer is frozen; TP overlap", True, False),
+        ("trains_indexer=false", True, False),
+        ("no DSA", False, True),
+        ("without sparse attention", False, True),
+        ("full attention instead of sparse", False, True),
+        ("dense warm-up", False, True),
+    ],
+)
+def test_notes_say_what_an_indexer_does(
+    tmp_path: Path, notes: str, *, has_indexer: bool, is_trained: bool
+) -> None:
+    workload = job_of(read(tmp_path, "GLM-5", notes=notes)).workload
+    assert (workload.model.indexer is not None) is has_indexer
+    assert workload.trains_indexer is is_trained
