@@ -11,6 +11,7 @@ import numpy as np
 
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
+from simulator.layout.kept_inputs import WIDE_BYTES
 from simulator.layout.micro_batches import micro_batch_tokens
 from simulator.memory.indexer_widths import MOST_SCORE_BYTES
 
@@ -19,8 +20,6 @@ HEAD_TILES = {"hopper": 64, "blackwell": 128}
 """Heads of a rank, or a multiple or a divisor of them, that its kernels for chosen tokens take, by family of accelerators."""
 CHOSEN_LATENT = 512
 """Width of the latents that these kernels take."""
-SCORE_BYTES = 4.0
-"""A score in 32 bits."""
 
 
 def without_kernels(job: Job, plan: Plan) -> Iterator[tuple[str, str, str]]:
@@ -49,5 +48,5 @@ def scores_head_by_head(job: Job, plan: Plan) -> str:
         return "ranks share sequences"
     if workload.documents:
         return "documents are packed"
-    is_long = bool(np.any(SCORE_BYTES * tokens * workload.sequence_length > MOST_SCORE_BYTES))
+    is_long = bool(np.any(WIDE_BYTES * tokens * workload.sequence_length > MOST_SCORE_BYTES))
     return "scores take more than 1 GiB" if is_long else ""

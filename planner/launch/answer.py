@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from constraints.evaluation import Evaluation, evaluate
 from planner import __version__
+from planner.chosen_kernels import FRAMEWORK
 from planner.explain.runnable_plan import plan_that_runs
 from planner.explain.violations import limit_violations
 from planner.job.typed_command import TypedCommand
@@ -15,7 +16,6 @@ from planner.launch.as_run import COPIED, LOCAL, SCHEMES, AsRun, Difference, as_
 from planner.launch.grouped_kernels import grouped_kernel_variable
 from planner.launch.model import expert_arguments, model_arguments
 from planner.launch.queue_limit import exit_minutes, job_limit_s, queue_remarks
-from planner.launch.refused import FRAMEWORK
 from planner.launch.run import (
     LOCAL_FOLDER,
     SHARDING,

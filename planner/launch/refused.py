@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from constraints.best_cut import present_cut
-from planner.chosen_kernels import without_kernels
+from planner.chosen_kernels import FRAMEWORK, without_kernels
 from planner.launch.model import has_biases
 from planner.shared_choices import cut_at_indexers
 from simulator.domain.hardware import Precision
@@ -15,7 +15,6 @@ from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 from simulator.errors import Problem
 
-FRAMEWORK = "Megatron-LM"
 VENDORS = ("NVIDIA", "AMD")
 """Whose accelerators run it; AMD maintains a copy of it (ROCm/Megatron-LM)."""
 
