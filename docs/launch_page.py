@@ -89,8 +89,8 @@ that version's own parser, checks and configuration of the model:
   0.5 %: the router's, which it leaves out. It counts sliding windows and packed documents in full; for gpt-oss-120b capplan has
   9 % fewer operations, for Gemma 2 27B 0.7 %, for packed documents of 900 tokens 2 %. It leaves gates of the attention core out
   of its parameters, 2 % of those of one network with latents for 128 small experts, and indexers, 0.1 % of DeepSeek-V3.2. It
-  counts attention to chosen tokens as attention to all: capplan has 1 % more operations for DeepSeek-V3.2 on sequences of 4,096
-  tokens, 41 % fewer for GLM-5 on 32,768, and 62 % fewer for GLM-5.2 on 65,536.
+  counts attention to chosen tokens as attention to all: capplan has 0.3 % more operations for DeepSeek-V3.2 on sequences of
+  4,096 tokens, 42 % fewer for GLM-5 on 32,768, and 63 % fewer for GLM-5.2 on 65,536.
 - Weights, gradients and optimizer states on the first stage are the same within 0.01 % in all 41 plans that its calculator
   counts whole (dense, 32-bit gradients, equal stages, no context parallelism).
 
