@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from planner.shared_choices import shares_choices
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.layout.kept_inputs import WIDE_BYTES
@@ -42,7 +43,7 @@ def scores_head_by_head(job: Job, plan: Plan) -> str:
     """Returns why it computes the scores of a plan head by head, which takes longer than simulated; empty where it does not."""
     workload = job.workload
     tokens = micro_batch_tokens(workload, PlanTable.from_plans([plan]))
-    if workload.model.indexer_share < 1.0:
+    if shares_choices(workload.model):
         return "layers share an indexer"
     if plan.context_parallel > 1:
         return "ranks share sequences"

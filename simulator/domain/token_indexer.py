@@ -52,6 +52,10 @@ class TokenIndexer(Record):
         number = self.num_among(num_layers)
         return number if number < num_layers else None
 
+    def num_places(self, sequence_length: int) -> int:
+        """Returns the places for chosen tokens of every token, used or not."""
+        return min(self.chosen_tokens, sequence_length)
+
     @property
     def query_width(self) -> int:
         """Values of a token's queries over all heads."""

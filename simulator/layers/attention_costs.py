@@ -26,14 +26,11 @@ from simulator.machine.compute import (
     attention_time_s,
     unfused_attention_time_s,
 )
-from simulator.machine.products import INTO_ATTENTION, LEAVING, ONE_PRODUCT, Batch
+from simulator.machine.products import INTO_ATTENTION, LEAVING, ONE_PRODUCT, Batch, Product
 from simulator.machine.rank import Rank, once_per_rank
 from simulator.table import Floats, total
 from simulator.traffic.context_exchange import num_core_kernels, ring_steps
 from simulator.traffic.layer_collectives import Directions
-
-Product = tuple[Floats, Floats, Floats]
-"""Tokens, output and inner size of a product on one rank, `(n,)` each."""
 
 
 @once_per_rank

@@ -37,8 +37,9 @@ from simulator.domain.token_indexer import TokenIndexer, latent_and_indexer
 from simulator.layers.context_split import slowest_ranks
 from simulator.layers.eager_operators import ROTARY_BYTES
 from simulator.layers.transferred_kernels import best_attention_flop_per_s, kernel_s
-from simulator.layout.head_tiles import TILE_HEADS, tiled_heads
+from simulator.layout.head_tiles import in_tiles, tiled_heads
 from simulator.layout.kept_inputs import ACTIVATION_BYTES, WIDE_BYTES
+from simulator.machine.products import Product
 from simulator.machine.rank import Rank, once_per_rank
 from simulator.table import Floats, total
 from simulator.traffic.layer_collectives import Directions
@@ -140,7 +141,7 @@ def indexer_weight_gradients_s(rank: Rank) -> Floats:
     return rank.workload.model.indexer_share * products_s
 
 
-def indexer_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
+def indexer_products(rank: Rank) -> list[Product]:
     """Returns tokens, output and inner size of the products of an indexer, which every tensor-parallel rank has whole."""
     model, (latent, indexer) = rank.workload.model, latent_and_indexer(rank.workload.model)
     h = np.full(len(rank.plans), float(model.hidden_size))
@@ -217,11 +218,10 @@ def _loss_s(rank: Rank, shape: _Shape) -> Floats:
         shape.flop_per_s,
         slowdown=slowdown,
     )
-    tiles = np.ceil(shape.indexer.num_heads / TILE_HEADS)
     gradients_s = kernel_s(
         rank,
         2.0 * ACTIVATION_BYTES * rank.tokens * shape.indexer.query_width,
-        6.0 * TILE_HEADS * tiles * shape.indexer.head_dim * shape.chosen_pairs,
+        6.0 * in_tiles(shape.indexer.num_heads) * shape.indexer.head_dim * shape.chosen_pairs,
         _backward_flop_per_s(rank, shape),
         slowdown=slowdown,
     )
@@ -231,4 +231,4 @@ def _loss_s(rank: Rank, shape: _Shape) -> Floats:
 
 def _slots(rank: Rank, shape: _Shape) -> Floats:
     """Places for chosen tokens, used or not."""
-    return rank.tokens * float(min(shape.indexer.chosen_tokens, rank.workload.sequence_length))
+    return rank.tokens * float(shape.indexer.num_places(rank.workload.sequence_length))

@@ -23,9 +23,10 @@ import numpy as np
 
 from simulator.domain.lora import AdaptedProduct
 from simulator.domain.plan import splits_backward
-from simulator.layers.attention_costs import Product, attention_products, up_products
+from simulator.layers.attention_costs import attention_products, up_products
 from simulator.layers.linear_costs import linear_products
 from simulator.machine.network import all_gather_s
+from simulator.machine.products import Product
 from simulator.machine.rank import Rank
 from simulator.table import Booleans, Floats, total
 from simulator.traffic.latent_exchange import latent_bytes

@@ -179,7 +179,7 @@ def _operators_s(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Direct
     if rank.workload.lora:
         added_s = adapters_s(rank)
         forward_s, backward_s = forward_s + added_s[0], backward_s + added_s[1]
-    repeated_s = core[0] + raised_s(rank) if rank.workload.model.indexer else core[0]
+    repeated_s = core[0] + raised_s(rank)
     core_s = repeated_s * rank.compute_slowdown + indexer[0], core[1] * rank.compute_slowdown + indexer[1]
     return forward_s, backward_s, core_s
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from simulator.domain.linear_attention import LinearAttention
 from simulator.layers.attention_costs import (
-    Product,
     attention_core_s,
     attention_products,
     each_projection_s,
@@ -22,7 +21,7 @@ from simulator.layers.attention_costs import (
 from simulator.layers.indexer_costs import indexer_weight_gradients_s
 from simulator.layers.linear_kernels import Kernel, ScanKernels, scan_kernels, transposed_widths
 from simulator.layers.transferred_kernels import best_attention_flop_per_s, kernel_s
-from simulator.machine.products import INTO_ATTENTION, LEAVING, ONE_PRODUCT
+from simulator.machine.products import INTO_ATTENTION, LEAVING, ONE_PRODUCT, Product
 from simulator.machine.rank import Rank, once_per_rank
 from simulator.table import Floats, total
 from simulator.traffic.layer_collectives import Directions

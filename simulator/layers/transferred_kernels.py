@@ -15,9 +15,8 @@ from simulator.table import Floats
 def best_attention_flop_per_s(rank: Rank, head_dim: float) -> Floats:
     """Returns the speed of fused attention over long sequences forward, with heads of this width, `(n,)`."""
     best = rank.kernels.attention_peak_fraction / (1.0 + rank.kernels.attention_ramp_head_dim / head_dim)
-    return np.asarray(
-        rank.offers.peak_flop_per_s[:, Precision.FP16.code] * best
-    )  # as bf16, which not all have
+    peak_flop_per_s = rank.offers.peak_flop_per_s[:, Precision.FP16.code]  # as bf16, which not all have
+    return np.asarray(peak_flop_per_s * best)
 
 
 def kernel_s(

@@ -33,6 +33,8 @@ class Batch:
     """Which of the products that may have an adapter it is; `None`: none of these."""
 
 
+Product = tuple[Floats, Floats, Floats]
+"""Tokens, output and inner size of a product on one rank, `(n,)` each."""
 ONE_PRODUCT = Batch()
 ENTERING, LEAVING = Batch(gathered=Gathered.INPUT), Batch(gathered=Gathered.GRADIENT)
 """The first and the last product of a block that tensor-parallel ranks split."""

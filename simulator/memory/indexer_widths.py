@@ -76,7 +76,7 @@ def working_bytes(workload: Workload, plans: PlanTable) -> Floats:
 
 
 def _index_bytes(workload: Workload, indexer: TokenIndexer) -> float:
-    return WIDE_BYTES * min(indexer.chosen_tokens, workload.sequence_length)
+    return WIDE_BYTES * indexer.num_places(workload.sequence_length)
 
 
 def _trained_width(

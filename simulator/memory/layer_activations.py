@@ -261,9 +261,8 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
         qk_dim, value_dim = model.attention_dims
         heads = ACTIVATION_BYTES * model.num_heads * (2 * qk_dim + value_dim) / t
         of_latents = _entering_latents(workload, product) / split + heads
-        if (
-            model.indexer
-        ):  # inputs of the products and of their norms are apart, and the key is as wide as what makes it
+        if model.indexer:
+            # Inputs of the products and of their norms are apart, and the key is as wide as what makes it.
             of_latents = queries_width(workload, plans)
         attention = attention + model.attention_share * of_latents
     if model.indexer and "core_attn" in modules:

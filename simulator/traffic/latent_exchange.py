@@ -61,7 +61,7 @@ def indexer_bytes(rank: Rank) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
         return (), ()
     widths = (model.hidden_size, mla.query_rank) if mla.query_rank else (model.hidden_size,)
     gathered = tuple(ACTIVATION_BYTES * rank.tokens * width for width in widths)
-    chosen = float(min(mla.indexer.chosen_tokens, rank.workload.sequence_length))
+    chosen = float(mla.indexer.num_places(rank.workload.sequence_length))
     summed = (WIDE_BYTES * rank.tokens * chosen,) if rank.workload.trains_indexer else ()
     return (gathered if rank.workload.has_sequence_parallel else ()), summed
 
