@@ -83,14 +83,14 @@ Arguments are those of Megatron-LM's `main` of 22 August 2026 (commit d98e8a64, 
 `python -m benchmarks.megatron_arguments --megatron CHECKOUT --python PYTHON` passes the arguments of plans drawn at random to
 that version's own parser, checks and configuration of the model:
 
-- 642 of 642 plans of 18 jobs were accepted (dense models and mixtures of experts, four number formats, A100 to GB200), with as
+- 643 of 643 plans of 18 jobs were accepted (dense models and mixtures of experts, four number formats, A100 to GB200), with as
   many replicas and chunks as in the plan, and no flag was turned off.
 - Parameters as Megatron-LM counts them for these arguments are those of capplan within 0.07 %, and operations of a step within
   0.5 %: the router's, which it leaves out. It counts sliding windows and packed documents in full; for gpt-oss-120b capplan has
   9 % fewer operations, for Gemma 2 27B 0.7 %, for packed documents of 900 tokens 2 %. It leaves gates of the attention core out
   of its parameters, 2 % of those of one network with latents for 128 small experts, and indexers, 0.1 % of DeepSeek-V3.2. It
-  counts attention to chosen tokens as attention to all: capplan has 0.3 % more operations for DeepSeek-V3.2 on sequences of
-  4,096 tokens, 42 % fewer for GLM-5 on 32,768, and 63 % fewer for GLM-5.2 on 65,536.
+  counts attention to chosen tokens as attention to all: capplan has 0.6 % more operations for DeepSeek-V3.2 on sequences of
+  4,096 tokens, 42 % fewer for GLM-5 on 32,768, and 62 % fewer for GLM-5.2 on 65,536.
 - Weights, gradients and optimizer states on the first stage are the same within 0.01 % in all 41 plans that its calculator
   counts whole (dense, 32-bit gradients, equal stages, no context parallelism).
 
