@@ -90,6 +90,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/model/context-parallelism.md",
             "docs/model/sparse-attention.md",
             "docs/model/hybrids.md",
+            "docs/model/hyper-connections.md",
             "docs/model/adapters.md",
             "docs/model/pipeline.md",
             "docs/model/replicas.md",

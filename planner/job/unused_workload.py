@@ -217,6 +217,11 @@ WORKLOAD_RULES = (
         paths=_paths("trains_indexer"),
     ),
     UnusedRule(
+        is_used=lambda job: "mhc" in job.workload.modules_again,
+        why="recompute_modules has no mhc",
+        paths=_paths("mhc_recompute_layers"),
+    ),
+    UnusedRule(
         is_used=lambda job: job.workload.model.indexer is None,
         why="an indexer needs the keys of all ranks, which are gathered",
         paths=_paths("context_exchange"),

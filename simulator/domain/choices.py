@@ -36,7 +36,9 @@ SelectiveRecompute = Literal["attention", "every_other_product"]
 attention core and half of the products (operator-wise checkpointing of torchtitan)."""
 
 
-RecomputeModule = Literal["core_attn", "mla_up_proj", "layernorm", "moe_act", "shared_experts", "mlp", "moe"]
+RecomputeModule = Literal[
+    "core_attn", "mla_up_proj", "layernorm", "moe_act", "shared_experts", "mlp", "moe", "mhc"
+]
 """Parts of a layer that selective recomputation can recompute (`simulator.domain.recompute_modules`)."""
 
 

@@ -70,6 +70,8 @@ def adapters_rule(model: ModelShape, lora: Lora) -> str | None:
         return "lora is modelled for ordinary and grouped-query attention, not for latent attention"
     if model.linear_attention:
         return "lora is modelled for blocks that attend, not for linear_attention"
+    if model.hyper_connections:
+        return "lora is modelled for a residual of one stream, not for hyper_connections"
     if model.experts and set(FEED_FORWARD_PRODUCTS) & set(lora.targets):
         return "lora.targets linear_fc1 and linear_fc2 are not modelled for routed experts; name linear_qkv and linear_proj"
     return None

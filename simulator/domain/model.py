@@ -20,7 +20,9 @@ from simulator.domain.attention_span import ChosenTokens, SequenceShape, Sliding
 from simulator.domain.blocks import LatentAttention, MixtureOfExperts, PartWeights
 from simulator.domain.choices import ParallelBlock, QueryKeyNorm
 from simulator.domain.documents import Documents
+from simulator.domain.hyper_connections import HyperConnections
 from simulator.domain.linear_attention import LinearAttention
+from simulator.domain.model_flop import flop_per_token, matrix_parameters
 from simulator.domain.model_rules import shape_rule
 from simulator.domain.token_indexer import TokenIndexer
 from simulator.record import Record
@@ -61,6 +63,8 @@ class ModelShape(Record):
     linear_attention: LinearAttention | None = None
     """Blocks with a state of fixed size in the place of attention, in a hybrid model; left out: all blocks attend. `num_layers`
     then counts feed-forward blocks, and every layer has an equal share of the blocks that mix tokens."""
+    hyper_connections: HyperConnections | None = None
+    """Streams that carry the residual from block to block (mHC; DeepSeek-V4); left out: one, to which blocks add."""
     has_output_gate: bool = False
     """Whether the product for queries also makes a gate for the output of the attention core (Qwen3-Next; Megatron Core:
     `attention_output_gate`)."""
@@ -154,13 +158,13 @@ class ModelShape(Record):
     def mixing_parameters(self) -> float:
         """Weights of the blocks of a layer that mix tokens: those of attention, or the mean over layers that differ in them."""
         if self.linear_attention is None:
-            return self.attention_parameters + self._indexer_matrices + self._indexer_norms
+            return self.attention_parameters + self.indexer_matrices + self.indexer_norms
         linear = self.linear_attention
         others = linear.matrix_parameters(self.hidden_size) + linear.other_parameters()
         return self.attention_share * self.attention_parameters + self.linear_share * others
 
     @property
-    def _indexer_matrices(self) -> float:
+    def indexer_matrices(self) -> float:
         """Weights of the products of an indexer, mean over the layers."""
         if not (self.latent_attention and self.indexer):
             return 0
@@ -168,7 +172,8 @@ class ModelShape(Record):
         return self.indexer_share * parameters
 
     @property
-    def _indexer_norms(self) -> float:
+    def indexer_norms(self) -> float:
+        """Weights of the norms of an indexer, mean over the layers."""
         return self.indexer_share * self.indexer.norm_parameters if self.indexer else 0
 
     @property
@@ -182,6 +187,30 @@ class ModelShape(Record):
         both = self.num_heads + self.num_kv_heads
         heads = {None: 0, "unweighted": 0, "per_head": 2, "all_heads": both}[self.qk_norm]
         return self.num_layer_norms * self.hidden_size + self.attention_share * heads * self.head_dim
+
+    @property
+    def stream_width(self) -> int:
+        """Values of a token that pass from block to block: its residual in all streams."""
+        return self.hidden_size * (self.hyper_connections.num_streams if self.hyper_connections else 1)
+
+    @property
+    def connection_parameters(self) -> float:
+        """Weights that mix the streams of the residual around the blocks of a layer."""
+        if not (hyper := self.hyper_connections):
+            return 0
+        return self.num_blocks_in_turn * (hyper.matrix_parameters(self.hidden_size) + hyper.other_parameters)
+
+    @property
+    def contraction_parameters(self) -> int:
+        """Weights that make one of these streams, at the end of the model and of modules of multi-token prediction."""
+        if not (hyper := self.hyper_connections):
+            return 0
+        return hyper.output_matrix_parameters(self.hidden_size) + hyper.other_output_parameters
+
+    @property
+    def has_separate_norms(self) -> bool:
+        """Whether the norm in front of attention stands alone, since several products read it, rather than in a product."""
+        return self.latent_attention is not None
 
     @property
     def num_blocks_in_turn(self) -> float:
@@ -202,7 +231,7 @@ class ModelShape(Record):
     def dense_layer_parameters(self) -> float:
         """Weights of one dense layer: attention, feed-forward block and norms."""
         ffn = self.num_ffn_matrices * self.hidden_size * self.ffn_hidden_size
-        return self.mixing_parameters + ffn + self.layer_norm_parameters
+        return self.mixing_parameters + ffn + self.layer_norm_parameters + self.connection_parameters
 
     @property
     def expert_parameters(self) -> int:
@@ -237,7 +266,8 @@ class ModelShape(Record):
         h = self.hidden_size
         shared = self.num_ffn_matrices * h * self.experts.shared_ffn_hidden_size
         routed = h * self.experts.num_experts + self.expert_latent_parameters
-        return self.mixing_parameters + routed + shared + self.layer_norm_parameters
+        around = self.layer_norm_parameters + self.connection_parameters
+        return self.mixing_parameters + routed + shared + around
 
     @property
     def dense_layer_whole_parameters(self) -> float:
@@ -247,7 +277,8 @@ class ModelShape(Record):
             width = self.attention_share * (mla.query_rank + mla.key_value_rank + mla.rope_head_dim)
         if linear := self.linear_attention:
             width = width + self.linear_share * 2 * linear.low_rank
-        return self.hidden_size * width + self._indexer_matrices + self._indexer_norms
+        others = self.indexer_matrices + self.indexer_norms + self.connection_parameters
+        return self.hidden_size * width + others
 
     @property
     def expert_layer_whole_parameters(self) -> float:
@@ -262,14 +293,14 @@ class ModelShape(Record):
 
     @property
     def output_parameters(self) -> int:
-        """Weights of the output layer beyond the tied embedding, with the final norm."""
+        """Weights of the output layer beyond the tied embedding, with the final norm and what it reads of several streams."""
         own = 0 if self.has_tied_embeddings else self.vocabulary_size * self.hidden_size
-        return own + self.hidden_size
+        return own + self.hidden_size + self.contraction_parameters
 
     @property
     def mtp_parameters(self) -> int:
         """Weights of a module of multi-token prediction without its layer: two norms, the projection 2 h -> h, a final norm."""
-        return 2 * self.hidden_size**2 + 3 * self.hidden_size
+        return 2 * self.hidden_size**2 + 3 * self.hidden_size + self.contraction_parameters
 
     @property
     def mtp_weights(self) -> PartWeights:
@@ -304,7 +335,7 @@ class ModelShape(Record):
         expert_layer = self.expert_layer_shared_parameters + (
             self.experts.num_experts * self.expert_parameters if self.experts else 0
         )
-        num_dense, num_expert = self._num_layers_of_each_kind
+        num_dense, num_expert = self.num_layers_of_each_kind
         layers = num_dense * self.dense_layer_parameters + num_expert * expert_layer
         modules = self.num_mtp_layers * self.mtp_parameters
         return round(layers) + modules + self.embedding_parameters + self.output_parameters
@@ -313,10 +344,10 @@ class ModelShape(Record):
     def num_routed_parameters(self) -> int:
         """Weights of all routed experts; 0 for a dense model."""
         num_experts = self.experts.num_experts if self.experts else 0
-        return self._num_layers_of_each_kind[1] * num_experts * self.expert_parameters
+        return self.num_layers_of_each_kind[1] * num_experts * self.expert_parameters
 
     @property
-    def _num_layers_of_each_kind(self) -> tuple[int, int]:
+    def num_layers_of_each_kind(self) -> tuple[int, int]:
         """Layers with an ordinary feed-forward block and with routed experts, including those of multi-token prediction."""
         num_expert = self.num_expert_layers + self.has_expert_modules * self.num_mtp_layers
         return self.num_layers + self.num_mtp_layers - num_expert, num_expert
@@ -327,48 +358,18 @@ class ModelShape(Record):
         if self.experts is None:
             return self.num_parameters
         idle = self.experts.num_experts - self.experts.experts_per_token
-        return self.num_parameters - self._num_layers_of_each_kind[1] * idle * self.expert_parameters
+        return self.num_parameters - self.num_layers_of_each_kind[1] * idle * self.expert_parameters
 
     @property
     def num_matrix_parameters(self) -> int:
-        """Weights that one token uses in matrix products, with those of the output layer once per predicted token."""
-        looked_up = self.embedding_parameters - self.tied_parameters
-        added = self.experts.experts_per_token * self.expert_bias_parameters if self.experts else 0
-        others = looked_up + self.norm_parameters + self._num_layers_of_each_kind[1] * added
-        if linear := self.linear_attention:
-            num_blocks = (self.num_layers + self.num_mtp_layers) * self.linear_share
-            others += round(num_blocks * linear.other_parameters())
-        if self.indexer:
-            others += round((self.num_layers + self.num_mtp_layers) * self._indexer_norms)
-        again = self.num_mtp_layers * self.vocabulary_size * self.hidden_size
-        return self.num_active_parameters - others + again
+        """Weights that one token uses in matrix products, as often as it does (`simulator.domain.model_flop`)."""
+        return matrix_parameters(self)
 
     def model_flop_per_token(
         self, sequence_length: int, *, is_causal: bool = True, documents: Documents | None = None
     ) -> float:
-        """Floating-point operations that training needs per token, without any recomputation.
-
-        Six per weight that takes part in a matrix product (Kaplan et al. 2020, arXiv 2001.08361), plus
-        attention scores and their product with the values: 12 L a d s, half of it when masks are counted (PaLM,
-        arXiv 2204.02311, appendix B), with what a token sees in the place of s where windows or packed documents shorten
-        it. The input embedding is a look-up and counts nothing, nor do the norms. Multi-token prediction counts, its logits
-        included, and linear attention counts its scan, as in Megatron Core (`num_floating_point_operations` of `training.py`).
-        An indexer counts four per weight, since no gradient goes on from it, its scores of all tokens that may be seen, and of
-        their gradients those of the chosen ones.
-        """
-        qk_dim, value_dim = self.attention_dims
-        span = self.sequence_shape(sequence_length, documents).mean_span if is_causal else sequence_length
-        num_layers = self.num_layers + self.num_mtp_layers
-        attention = 6.0 * num_layers * self.attention_share * self.num_heads * (qk_dim + value_dim) * span
-        flop = 6.0 * self.num_matrix_parameters + attention * (0.5 if is_causal else 1.0)
-        if linear := self.linear_attention:
-            flop += 3.0 * num_layers * self.linear_share * linear.scan_flop_per_token()
-        if indexer := self.indexer:
-            visible = self.visible_shape(sequence_length, documents).mean_span
-            pairs = (visible / 2.0 if is_causal else sequence_length) + span
-            flop += num_layers * self.indexer_share * indexer.flop_per_pair() * pairs
-            flop -= 2.0 * num_layers * self._indexer_matrices
-        return flop
+        """Floating-point operations that training needs per token, without recomputation (`simulator.domain.model_flop`)."""
+        return flop_per_token(self, sequence_length, is_causal=is_causal, documents=documents)
 
     def sequence_shape(self, sequence_length: int, documents: Documents | None) -> SequenceShape:
         """Returns the attention pattern of a sequence of this length, or of one packed with documents."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def shape_rule(model: ModelShape) -> str | None:
     """Returns the first rule that a model breaks; `None` if it breaks none."""
-    return next((rule for rules in (_layers, _mixers, _indexer) for rule in rules(model)), None)
+    return next((rule for rules in (_layers, _mixers, _indexer, _streams) for rule in rules(model)), None)
 
 
 def _layers(model: ModelShape) -> Iterator[str]:
@@ -54,3 +54,8 @@ def _indexer(model: ModelShape) -> Iterator[str]:
             yield f"latent_attention.indexer excludes {name}; leave one of them out"
     if (number := indexer.num_leading_layers) > model.num_layers:
         yield f"num_leading_layers ({number}) must not exceed num_layers ({model.num_layers})"
+
+
+def _streams(model: ModelShape) -> Iterator[str]:
+    if model.hyper_connections and model.parallel_block:
+        yield "hyper_connections excludes parallel_block; leave one of them out"

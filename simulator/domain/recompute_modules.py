@@ -14,6 +14,7 @@ input and recompute the whole module.
     mlp              feed-forward block of layers without experts, the     ordinary         the residual stream
                      norm before it included
     moe              router, exchange, routed and shared experts           ordinary         output of the norm
+    mhc              streams of hyper-connections, and norms behind them   no output        outputs of blocks, coefficients
 
 If a block begins with an ordinary product, its norm is fused into that (Transformer Engine) and is not a module.
 """
@@ -27,7 +28,7 @@ from simulator.domain.model import ModelShape
 
 CORE: tuple[RecomputeModule, ...] = ("core_attn",)
 """Default meaning of Megatron-LM's selective recomputation."""
-RESTORED: frozenset[RecomputeModule] = frozenset({"core_attn", "mla_up_proj", "layernorm", "moe_act"})
+RESTORED: frozenset[RecomputeModule] = frozenset({"core_attn", "mla_up_proj", "layernorm", "moe_act", "mhc"})
 """Modules whose recomputation leaves the inputs of products in place for later weight gradients."""
 
 
@@ -40,6 +41,8 @@ class Parts:
     shared_experts: bool
     dense_layers: bool
     """Layers with an ordinary feed-forward block."""
+    streams: bool = False
+    """Hyper-connections."""
 
     @classmethod
     def of(cls, model: ModelShape) -> Parts:
@@ -50,6 +53,7 @@ class Parts:
             experts=experts is not None,
             shared_experts=experts is not None and experts.shared_ffn_hidden_size > 0,
             dense_layers=experts is None or experts.num_dense_layers > 0 or experts.layer_step > 1,
+            streams=model.hyper_connections is not None,
         )
 
     def reason_against(self, module: RecomputeModule) -> str:
@@ -65,6 +69,7 @@ class Parts:
             "shared_experts": (self.shared_experts, "needs shared experts"),
             "mlp": (self.dense_layers, "needs layers without experts; moe computes experts again"),
             "moe": (self.experts, "needs experts; mlp computes ordinary feed-forward blocks again"),
+            "mhc": (self.streams, "needs hyper_connections"),
         }[module]
         return "" if is_there else reason
 
@@ -73,5 +78,7 @@ def modules_rule(model: ModelShape, modules: tuple[RecomputeModule, ...]) -> str
     """Returns why a model cannot have these modules recomputed; `None` if it can."""
     if len(set(modules)) != len(modules):
         return "recompute_modules names a module twice; once is enough"
+    if {"mhc", "mlp"} <= set(modules):
+        return "recompute_modules mhc excludes mlp, whose checkpoints Megatron Core keeps otherwise; give one of them"
     reasons = ((module, Parts.of(model).reason_against(module)) for module in modules)
     return next((f"recompute_modules {module} {reason}" for module, reason in reasons if reason), None)

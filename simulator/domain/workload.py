@@ -30,7 +30,7 @@ from simulator.domain.hardware import Precision
 from simulator.domain.lora import Lora, adapters_rule
 from simulator.domain.model import ModelShape
 from simulator.domain.recompute_modules import CORE, RESTORED, modules_rule
-from simulator.domain.workload_rules import chosen_tokens_rule
+from simulator.domain.workload_rules import chosen_tokens_rule, streams_rule
 from simulator.record import Record
 
 
@@ -117,7 +117,10 @@ class Workload(Record):
     recompute_modules: tuple[RecomputeModule, ...] = Field(default=CORE, min_length=1)
     """What `selective_recompute: attention` recomputes (Megatron Core). `core_attn`: the attention core; `mla_up_proj`:
     up-projections of latent attention; `layernorm`: norms before latent attention and experts; `moe_act`: activation of routed
-    experts; `shared_experts`; `mlp`: feed-forward blocks of layers without experts; `moe`: experts with their exchange."""
+    experts; `shared_experts`; `mlp`: feed-forward blocks of layers without experts; `moe`: experts with their exchange; `mhc`:
+    streams of hyper-connections."""
+    mhc_recompute_layers: int | None = Field(default=None, gt=0, le=10_000)
+    """Layers whose streams `mhc` recomputes together (Megatron Core: `mhc_recompute_layer_num`); left out: all of a chunk."""
     fp8_recipe: CastRecipe = "tensorwise"
     """How the inputs of 8-bit products are scaled: `tensorwise` (current scaling), `delayed`, `blockwise`, or `mxfp8`, which
     needs hardware support for block scales."""
@@ -286,6 +289,12 @@ class Workload(Record):
     @model_validator(mode="after")
     def _attends_to_chosen_tokens(self) -> Self:
         if self.model.indexer and (rule := chosen_tokens_rule(self)):
+            raise ValueError(rule)
+        return self
+
+    @model_validator(mode="after")
+    def _carries_streams(self) -> Self:
+        if self.model.hyper_connections and (rule := streams_rule(self)):
             raise ValueError(rule)
         return self
 

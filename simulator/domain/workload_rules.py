@@ -19,3 +19,15 @@ def chosen_tokens_rule(workload: Workload) -> str | None:
         if (given := getattr(workload, name)) not in (None, value):
             return f"{name} ({given}) excludes latent_attention.indexer, {why}; set {name}: {value}"
     return None
+
+
+def streams_rule(workload: Workload) -> str | None:
+    """Returns what a residual of several streams excludes; `None` if the run has nothing of it."""
+    if workload.checkpoints_norms:
+        return "checkpoints_norms excludes hyper_connections, whose streams stay in 16 bits; leave one of them out"
+    if "mhc" in workload.recompute_modules and workload.activation_offload_fraction:
+        return (
+            f"activation_offload_fraction ({workload.activation_offload_fraction:g}) excludes recompute_modules mhc (Megatron "
+            "Core refuses them together); give one of them"
+        )
+    return None

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from simulator.domain.model import ModelShape
 from simulator.layout.kept_inputs import ACTIVATION_BYTES, runs_one_by_one
 from simulator.machine.rank import Rank
 from simulator.table import Floats
@@ -36,6 +37,11 @@ NUM_SEPARATE_PRODUCTS, NUM_SEPARATE_OF_ATTENTION = 7.0, 4.0
 """Matrix products of a layer forward, none of which share a launch, and those of them in attention."""
 
 
+def num_residual_sums(model: ModelShape) -> float:
+    """Returns the additions of a layer to its residual; hyper-connections have none."""
+    return 0.0 if model.hyper_connections else model.num_blocks_in_turn
+
+
 def is_counted(rank: Rank) -> bool:
     """Returns whether operators run one by one in Llama-like blocks."""
     return runs_one_by_one(rank.workload)
@@ -44,7 +50,7 @@ def is_counted(rank: Rank) -> bool:
 def eager_kernels(rank: Rank) -> float:
     """Returns the number of small operators that one layer launches forward."""
     model = rank.workload.model
-    blocks = NORM_KERNELS * model.num_layer_norms + RESIDUAL_KERNELS * model.num_blocks_in_turn
+    blocks = NORM_KERNELS * model.num_layer_norms + RESIDUAL_KERNELS * num_residual_sums(model)
     copies = 2.0 * COPY_KERNELS if _copies_heads(rank) else 0.0
     heads = 2.0 * (ROTARY_KERNELS + (NORM_KERNELS if model.qk_norm else 0.0))
     gate = GATED_ACTIVATION_KERNELS if model.has_output_gate else 0.0
@@ -59,7 +65,7 @@ def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
         activated: Values of a token that the activation works on, of all tensor-parallel ranks.
     """
     model, t = rank.workload.model, rank.plans.tensor_parallel
-    norms, residuals = NORM_BYTES * model.num_layer_norms, RESIDUAL_BYTES * model.num_blocks_in_turn
+    norms, residuals = NORM_BYTES * model.num_layer_norms, RESIDUAL_BYTES * num_residual_sums(model)
     hidden = (norms + residuals) * model.hidden_size
     heads = model.num_heads + model.num_kv_heads
     rotary = (ROTARY_BYTES + (NORM_BYTES if model.qk_norm else 0.0)) * model.head_dim * heads

@@ -10,11 +10,13 @@ import numpy as np
 
 from simulator.domain.lora import AdaptedProduct
 from simulator.domain.plan import Recompute
+from simulator.layers.connection_costs import num_connection_kernels
 from simulator.layers.eager_operators import (
     NUM_SEPARATE_OF_ATTENTION,
     NUM_SEPARATE_PRODUCTS,
     eager_kernels,
     is_counted,
+    num_residual_sums,
 )
 from simulator.layers.indexer_costs import num_indexer_kernels
 from simulator.layers.linear_costs import linear_products, num_scan_kernels
@@ -64,8 +66,9 @@ def host_waits_s(
     again_s = (rank.plans.recompute == Recompute.FULL.code) * host_s
     # Frozen weights have no gradients of their own.
     frozen = _num_products(rank) if rank.workload.lora else 0.0
-    scan, indexer = num_scan_kernels(rank), num_indexer_kernels(rank)
-    backward_launches = BACKWARD_RATIO * (num_launches - scan[0] - indexer[0]) + scan[1] + indexer[1]
+    counted = num_scan_kernels(rank), num_indexer_kernels(rank), num_connection_kernels(rank)
+    backward_launches = BACKWARD_RATIO * (num_launches - sum(forward for forward, _ in counted))
+    backward_launches = backward_launches + sum(backward for _, backward in counted)
     backward_launches = backward_launches - frozen + num_kernels_again(rank) + more[1]
     backward_host_s = launch_s * backward_launches + again_s
     if rank.workload.kernel_launch == "blocking-2022":
@@ -92,7 +95,8 @@ def num_forward_kernels(rank: Rank) -> float:
     heads = NUM_HEAD_NORMS if model.qk_norm else 0.0
     gates = NUM_GATE_KERNELS if model.has_output_gate else 0.0
     around_blocks = NUM_FORWARD_KERNELS / 2.0 * (1.0 + model.num_mixers)
-    return around_blocks + model.attention_share * (heads + gates) + casts
+    sums = model.num_blocks_in_turn - num_residual_sums(model)  # less than in other models
+    return around_blocks + model.attention_share * (heads + gates) + casts - sums
 
 
 def checkpoints_norms(rank: Rank) -> bool:
@@ -126,7 +130,7 @@ def _num_forward_launches(rank: Rank) -> Floats:
     separate = SEPARATE_KERNELS.get(rank.workload.attention)
     attention = rank.workload.model.attention_share * (separate.num_forward if separate else 1.0)
     own = num_forward_kernels(rank) + _num_products(rank) + attention
-    own = own + num_scan_kernels(rank)[0] + num_indexer_kernels(rank)[0]
+    own = own + num_scan_kernels(rank)[0] + num_indexer_kernels(rank)[0] + num_connection_kernels(rank)[0]
     return np.asarray(own + collectives + _num_adapter_launches(rank))
 
 

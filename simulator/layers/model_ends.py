@@ -6,7 +6,8 @@ a kernel does (`main_grad.add_` of Megatron's `DistributedDataParallel`), unless
 (`simulator.replicas.gradient_copies`) or they are reduced (ZeRO-3). With rows of h values, T tokens, and W weights of the
 embedding on one rank:
 
-    forward     4 T h                               a row is read and written
+    forward     4 T h                               a row is read and written, and with n streams of the residual
+                + 2 (n + 1) T h                     copied to each; backward their gradients are added up
     backward    2 W + 6 T h                         cleared; the gradient of a token read, that of its row read and written
                 + 10 W, or 6 W with 16-bit sums     read, and added to the sum
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from simulator.domain.plan import has_split_ends
 from simulator.domain.workload import Workload
+from simulator.layers.connection_costs import contraction_s, expansion_s
 from simulator.layers.input_gradients import beside_products_s, entered_in_output
 from simulator.layers.moved_operators import SUM_PASSES
 from simulator.layers.part_times import PartTimes
@@ -54,11 +56,11 @@ def embedding(rank: Rank) -> PartTimes:
     backward pass.
     """
     forward_comm_s, backward_comm_s = embedding_collectives_s(rank)
-    trained = 1.0 if rank.workload.lora is None else 0.0
+    trained, copied_s = 1.0 if rank.workload.lora is None else 0.0, expansion_s(rank)
     none_s = np.zeros(len(rank.plans))
     return PartTimes(
-        forward_compute_s=rank.memory_bound_s(LOOK_UP_PASSES * rank.hidden_bytes, 1.0),
-        backward_compute_s=trained * _embedding_gradient_s(rank, np.ones(len(rank.plans))),
+        forward_compute_s=_look_up_s(rank) + copied_s[0],
+        backward_compute_s=trained * (_embedding_gradient_s(rank, np.ones(len(rank.plans))) + copied_s[1]),
         forward_tensor_comm_s=forward_comm_s,
         backward_tensor_comm_s=backward_comm_s,
         forward_expert_comm_s=none_s,
@@ -82,7 +84,15 @@ def look_up_of_module(rank: Rank) -> PartTimes:
     ends, number = has_split_ends(rank.plans), rank.workload.model.num_mtp_layers
     to_sum = ends / max(number, 1)
     trained = 1.0 if rank.workload.lora is None else 0.0
-    return replace(embedding(rank), backward_compute_s=trained * _embedding_gradient_s(rank, to_sum))
+    return replace(
+        embedding(rank),
+        forward_compute_s=_look_up_s(rank),
+        backward_compute_s=trained * _embedding_gradient_s(rank, to_sum),
+    )
+
+
+def _look_up_s(rank: Rank) -> Floats:
+    return rank.memory_bound_s(LOOK_UP_PASSES * rank.hidden_bytes, 1.0)
 
 
 def _embedding_gradient_s(rank: Rank, to_sum: Floats) -> Floats:
@@ -103,7 +113,8 @@ def _embedding_gradient_s(rank: Rank, to_sum: Floats) -> Floats:
 def output_layer(rank: Rank) -> PartTimes:
     """Returns the times of the output layer and the loss; tensor parallelism splits the vocabulary.
 
-    With multi-token prediction, the logits of each module are computed as well, one after another.
+    With multi-token prediction, the logits of each module are computed as well, one after another. Several streams of the
+    residual become one in front of each.
     """
     t = rank.plans.tensor_parallel
     h = np.full(len(t), float(rank.workload.model.hidden_size))
@@ -116,10 +127,10 @@ def output_layer(rank: Rank) -> PartTimes:
         for num_bytes in _loss_bytes_per_logit(rank.workload)
     )
     forward_comm_s, backward_comm_s = output_collectives_s(rank)
-    number = rank.workload.model.num_predicted_tokens
+    number, one_stream_s = rank.workload.model.num_predicted_tokens, contraction_s(rank)
     return PartTimes(
-        forward_compute_s=number * (forward_s * rank.compute_slowdown + loss_s),
-        backward_compute_s=number * (backward_s * rank.compute_slowdown + loss_backward_s),
+        forward_compute_s=number * (forward_s * rank.compute_slowdown + loss_s + one_stream_s[0]),
+        backward_compute_s=number * (backward_s * rank.compute_slowdown + loss_backward_s + one_stream_s[1]),
         forward_tensor_comm_s=forward_comm_s,
         backward_tensor_comm_s=backward_comm_s,
         forward_expert_comm_s=np.zeros_like(h),

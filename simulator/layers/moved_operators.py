@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.domain.plan import Recompute
+from simulator.layers.connection_costs import connections_s
 from simulator.layers.eager_operators import (
     GATED_ACTIVATION_BYTES,
     GATED_ACTIVATION_KERNELS,
@@ -23,6 +24,7 @@ from simulator.layers.eager_operators import (
     ROTARY_KERNELS,
     eager_bytes,
     is_counted,
+    num_residual_sums,
 )
 from simulator.layers.host_time import (
     BACKWARD_RATIO,
@@ -55,7 +57,10 @@ WIDER_BYTES = 2.0
 
 
 def moved_operators_s(rank: Rank, *, is_expert: bool) -> Directions:
-    """Returns the time of a layer's norms, residuals, positions and activations, forward and backward."""
+    """Returns the time of a layer's norms, residuals, positions and activations, forward and backward.
+
+    Hyper-connections take the place of residual additions.
+    """
     num_kernels = num_forward_kernels(rank)
     forward_bytes = moved_bytes(rank, is_expert=is_expert)
     backward_bytes = moved_backward_bytes(rank, is_expert=is_expert)
@@ -64,9 +69,10 @@ def moved_operators_s(rank: Rank, *, is_expert: bool) -> Directions:
         casts, again_bytes = _cast_norm_bytes(rank), _norm_bytes_again(rank)
         forward_bytes, backward_bytes = forward_bytes + casts[0], backward_bytes + casts[1] + again_bytes
         num_backward = num_backward + num_kernels_again(rank)
+    of_streams_s = connections_s(rank)
     return (
-        operators_s(rank, forward_bytes, num_kernels),
-        operators_s(rank, backward_bytes, num_backward),
+        operators_s(rank, forward_bytes, num_kernels) + of_streams_s[0],
+        operators_s(rank, backward_bytes, num_backward) + of_streams_s[1],
     )
 
 
@@ -101,9 +107,8 @@ def moved_backward_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     model = rank.workload.model
     if not _counts_backward(rank):
         return BACKWARD_RATIO * moved_bytes(rank, is_expert=is_expert)
-    hidden = (
-        model.num_layer_norms * (NORM_BACKWARD_PASSES + SUM_PASSES) * rank.split_tokens * model.hidden_size
-    )
+    summed = 0.0 if model.hyper_connections else SUM_PASSES
+    hidden = model.num_layer_norms * (NORM_BACKWARD_PASSES + summed) * rank.split_tokens * model.hidden_size
     heads = (ROTARY_PASSES + (NORM_BACKWARD_PASSES if model.qk_norm else 0.0)) * _head_values(rank)
     activated = rank.tokens * _activated_values(rank, is_expert=is_expert) / rank.plans.tensor_parallel
     activated = activated + _gate_values(rank)
@@ -120,7 +125,7 @@ def moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     if is_counted(rank):
         return eager_bytes(rank, activated)
     model = rank.workload.model
-    passes = NORM_PASSES * model.num_layer_norms + SUM_PASSES * model.num_blocks_in_turn
+    passes = NORM_PASSES * model.num_layer_norms + SUM_PASSES * num_residual_sums(model)
     residual = rank.split_tokens * passes * float(model.hidden_size)
     moved = ACTIVATION_BYTES * residual + rotary_bytes(rank) + activation_bytes(rank, activated)
     moved = moved + GATE_PASSES * ACTIVATION_BYTES * _gate_values(rank) if model.has_output_gate else moved

@@ -16,6 +16,7 @@ from simulator.domain.lora import FEED_FORWARD_PRODUCTS
 from simulator.domain.plan import Recompute
 from simulator.layers.adapter_costs import adapters_s
 from simulator.layers.attention_costs import up_projections_s
+from simulator.layers.connection_costs import connections_again_s
 from simulator.layers.moved_operators import (
     activation_bytes,
     activation_kernels,
@@ -97,15 +98,18 @@ def _block_products_s(rank: Rank, block: Mapping[str, Directions], *, is_expert:
 def _moved_again_s(rank: Rank, *, is_expert: bool) -> Floats:
     """Memory-bound operators of a layer that are recomputed, `(n,)`."""
     modules, has_latents = rank.workload.modules_again, rank.workload.model.latent_attention is not None
-    num_norms = float(has_latents and "layernorm" in modules) * rank.workload.model.num_mixers
-    num_norms += float(("layernorm" if is_expert else "mlp") in modules)
+    repeats_norms = bool({"layernorm", "mhc"} & modules)
+    num_norms = (
+        float(rank.workload.model.has_separate_norms and repeats_norms) * rank.workload.model.num_mixers
+    )
+    num_norms += float(repeats_norms if is_expert else "mlp" in modules)
     activated = _activated_again(rank, is_expert=is_expert)
     num_bytes = num_norms * norm_bytes(rank) + activation_bytes(rank, activated)
     num_kernels = num_norms * norm_kernels(rank) + np.any(activated) * activation_kernels(rank)
     if has_latents and "mla_up_proj" in modules:
         kernels = rank.workload.model.attention_share * rotary_kernels(rank)
         num_bytes, num_kernels = num_bytes + rotary_bytes(rank), num_kernels + kernels
-    return operators_s(rank, num_bytes, num_kernels)
+    return operators_s(rank, num_bytes, num_kernels) + connections_again_s(rank)
 
 
 def _activated_again(rank: Rank, *, is_expert: bool) -> Floats | float:

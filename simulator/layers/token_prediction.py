@@ -19,6 +19,10 @@ As in any block, the sum overlaps with the product for the gradient of W, and th
 (`simulator.layers.input_gradients`). Projection and layer are one part of the model. The output layer computes the logits of
 all modules one after another (`process_mtp_loss`). Full recomputation repeats the layer with projection and norms, but under
 the method `block` it leaves modules out (Megatron Core warns of this).
+
+With n streams of the residual, W is two products h -> h, one for the embedding and one for each stream. Their sums are the
+streams of the layer, and one stream is made of them in front of the final norm (DeepSeek-V4, `MTPBlock`). Both are priced as
+one product of (n + 1) T tokens.
 """
 
 from __future__ import annotations
@@ -41,7 +45,12 @@ from simulator.layout.kept_inputs import ACTIVATION_BYTES
 from simulator.machine.network import all_gather_s
 from simulator.machine.products import ENTERING
 from simulator.machine.rank import Rank
-from simulator.memory.predicted_tokens import NUM_INPUTS, plans_of_modules, repeats_projection
+from simulator.memory.predicted_tokens import (
+    NUM_INPUTS,
+    entering_values,
+    plans_of_modules,
+    repeats_projection,
+)
 from simulator.table import Floats, total
 from simulator.traffic.layer_collectives import Directions, leaving_s
 
@@ -113,10 +122,10 @@ def projection_traffic_s(rank: Rank) -> Directions:
 
 def projection_collectives_s(rank: Rank) -> Directions:
     """Returns the collectives around the projection, forward and backward, `(n,)` each."""
-    gathered_s, sum_s = rank.hidden_gather_s, _sum_s(rank)
+    gathered_s, sum_s = all_gather_s(num_bytes=streams_bytes(rank), **rank.tensor_group), _sum_s(rank)
     if not rank.workload.has_sequence_parallel:
         return gathered_s, sum_s
-    inputs = NUM_INPUTS * rank.block_gather_bytes[0]
+    inputs = entering_values(rank.workload.model) * rank.block_gather_bytes[0]
     return (
         rank.largest_s + all_gather_s(num_bytes=inputs, **rank.tensor_group) + gathered_s,
         sum_s + gathered_s,
@@ -126,13 +135,18 @@ def projection_collectives_s(rank: Rank) -> Directions:
 def entered_in_projection(rank: Rank) -> Entered:
     """Returns the projection with the traffic that overlaps its backward products."""
     is_split = rank.workload.has_sequence_parallel
-    inputs = NUM_INPUTS * rank.block_gather_bytes[0] if is_split else None
+    inputs = entering_values(rank.workload.model) * rank.block_gather_bytes[0] if is_split else None
     return entered_by(rank, _shape(rank), sum_s=_sum_s(rank), gathered_bytes=inputs)
 
 
 def _sum_s(rank: Rank) -> Floats:
     """Sum of the gradients of both inputs of the projection."""
-    return rank.input_gradient_sum_s(NUM_INPUTS * rank.hidden_bytes)
+    return rank.input_gradient_sum_s(entering_values(rank.workload.model) * rank.hidden_bytes)
+
+
+def streams_bytes(rank: Rank) -> Floats:
+    """Returns the bytes of the residual of a micro-batch in all of its streams, `(n,)`."""
+    return (entering_values(rank.workload.model) - 1.0) * rank.hidden_bytes
 
 
 def _layer(rank: Rank) -> PartTimes:
@@ -141,20 +155,31 @@ def _layer(rank: Rank) -> PartTimes:
 
 
 def _shape(rank: Rank) -> tuple[Floats, Floats, Floats]:
-    hidden = np.full(len(rank.plans), float(rank.workload.model.hidden_size))
+    model = rank.workload.model
+    hidden = np.full(len(rank.plans), float(model.hidden_size))
+    if model.hyper_connections:
+        return entering_values(model) * rank.tokens, hidden / rank.plans.tensor_parallel, hidden
     return rank.tokens, hidden / rank.plans.tensor_parallel, NUM_INPUTS * hidden
 
 
 def _moved_s(rank: Rank) -> Directions:
     """Norms and copies; the output that tensor-parallel ranks gather arrives by rank and is copied into order."""
-    norms, hidden = NUM_NORMS * norm_bytes(rank), rank.workload.model.hidden_size
-    copied = 2.0 * ACTIVATION_BYTES * COPIED_VALUES * rank.split_tokens * hidden
+    hidden, num_streams = rank.workload.model.hidden_size, entering_values(rank.workload.model) - 1.0
+    num_norms = NUM_NORMS - 1.0 + num_streams
+    values = COPIED_VALUES
+    if (
+        rank.workload.model.hyper_connections
+    ):  # both products are added up, instead of their inputs copied into one
+        values = num_streams + 0.5 + COPIED_VALUES - NUM_INPUTS
+    copied = 2.0 * ACTIVATION_BYTES * values * rank.split_tokens * hidden
     is_split = (rank.plans.tensor_parallel > 1).astype(np.float64)
-    ordered = is_split * 2.0 * rank.hidden_bytes
+    ordered = is_split * 2.0 * streams_bytes(rank)
     return (
-        rank.memory_bound_s(norms + copied + ordered, NUM_NORMS + NUM_COPIES + is_split),
         rank.memory_bound_s(
-            NUM_NORMS * norm_backward_bytes(rank) + copied, BACKWARD_RATIO * NUM_NORMS + NUM_COPIES
+            num_norms * norm_bytes(rank) + copied + ordered, NUM_NORMS + NUM_COPIES + is_split
+        ),
+        rank.memory_bound_s(
+            num_norms * norm_backward_bytes(rank) + copied, BACKWARD_RATIO * NUM_NORMS + NUM_COPIES
         ),
     )
 

@@ -72,6 +72,12 @@ def layers_of_a_group(workload: Workload, plans: PlanTable) -> Floats:
     return np.where(is_grouped, plans.recompute_num_layers, 1.0)
 
 
+def layers_of_streams(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns of how many layers hyper-connections are computed again together, `(n,)`: as given, at most all of a chunk."""
+    in_chunk = np.ceil(workload.model.num_layers / (plans.pipeline_parallel * plans.virtual_pipeline))
+    return np.minimum(workload.mhc_recompute_layers or np.inf, in_chunk)
+
+
 def recomputed_fraction(workload: Workload, plans: PlanTable) -> Floats:
     """Returns the share of the layers that full recomputation recomputes, `(n,)`; 0 under any other kind."""
     num_layers = workload.model.num_layers

@@ -143,9 +143,9 @@ def _of_modules(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats 
 def _freed_input(workload: Workload, plans: PlanTable) -> Floats:
     """The part of a micro-batch that a chunk with layers does not keep, `(n,)`: its input, if nothing is recomputed from it.
 
-    The first norm of a chunk then runs backward from its output, which its products keep.
+    The first norm of a chunk then runs backward from its output, which its products keep. Hyper-connections need their input.
     """
-    if not workload.frees_stage_inputs:
+    if not workload.frees_stage_inputs or workload.model.hyper_connections:
         return np.zeros(len(plans))
     is_needed = plans.recompute == Recompute.FULL.code
     if workload.needs_layer_inputs:

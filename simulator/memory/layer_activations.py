@@ -35,7 +35,8 @@ from simulator.layout.kept_inputs import (
     sequence_split,
 )
 from simulator.layout.micro_batches import micro_batch_tokens
-from simulator.layout.recomputed_layers import layers_of_a_group
+from simulator.layout.recomputed_layers import layers_of_a_group, layers_of_streams
+from simulator.memory.connection_widths import streams_again_width, streams_width
 from simulator.memory.indexer_widths import core_width, keys_width, queries_width, working_bytes
 from simulator.memory.layer_widths import gradient_widths, selected_width
 from simulator.memory.linear_widths import kept_width, working_width
@@ -70,7 +71,11 @@ class LayerActivations:
         if workload.selective_recompute == "attention":
             core = scores if "core_attn" in workload.modules_again else np.zeros_like(scores)
             discarded = in_attention + in_block - _kept_instead(workload, plans, is_expert=is_expert)
-            selective = tensors - tokens * discarded + (scores - core), tokens * in_block + core
+            streams = tokens * streams_again_width(workload, plans, is_expert=is_expert)
+            selective = (
+                tensors - tokens * discarded - streams + (scores - core),
+                tokens * in_block + core + layers_of_streams(workload, plans) * streams,
+            )
         else:
             selective = tokens * selected_width(workload, plans, is_expert=is_expert), tensors + scores
         kept_and_again = {
@@ -122,8 +127,11 @@ def _gathered_keys(workload: Workload, plans: PlanTable) -> Floats:
 
 
 def layer_input_bytes(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns the input of a layer, `(n,)`: all that full recomputation keeps, and what a stage sends to the next one."""
-    width = workload.model.hidden_size / sequence_split(workload, plans)
+    """Returns the input of a layer, `(n,)`: all that full recomputation keeps, and what a stage sends to the next one.
+
+    That is the residual, in all of its streams.
+    """
+    width = workload.model.stream_width / sequence_split(workload, plans)
     return np.asarray(ACTIVATION_BYTES * micro_batch_tokens(workload, plans) * width)
 
 
@@ -144,7 +152,7 @@ def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Flo
     kept = (norms + latents) / split + attention + _block_width(workload, plans, is_expert=is_expert)
     if linear := model.linear_attention:  # inputs of the products up from a low rank, whole on every rank
         kept = kept + model.linear_share * product * 2 * linear.low_rank
-    kept = kept + separate_width(workload, plans)
+    kept = kept + separate_width(workload, plans) + streams_width(workload, plans)
     small = workload.lora.rank * len(workload.lora.targets) if workload.lora else 0
     return np.asarray(kept + ACTIVATION_BYTES * small)
 

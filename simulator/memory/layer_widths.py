@@ -9,6 +9,7 @@ from simulator.domain.plan import PlanTable
 from simulator.domain.workload import Workload
 from simulator.layout.expert_ranks import expert_load
 from simulator.layout.kept_inputs import ACTIVATION_BYTES, input_bytes, keeps_input, sequence_split
+from simulator.memory.connection_widths import summed_gradients_width
 from simulator.table import Floats
 
 
@@ -29,12 +30,18 @@ def selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> 
         width = experts.expert_ffn_hidden_size + workload.expert_tensor_parallel * output
         routed = expert_load(workload, plans) * experts.experts_per_token * width
         block = routed + experts.shared_ffn_hidden_size
-    residual = model.hidden_size / sequence_split(workload, plans)
+    residual = model.stream_width / sequence_split(workload, plans)
     return np.asarray(ACTIVATION_BYTES * (residual + (attention + block) / plans.tensor_parallel))
 
 
 def gradient_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:
-    """Returns the width of gradients alive at once: of the residual stream, and the most that the block adds.
+    """Returns the width of gradients alive at once: of the residual, and the most that the block or its beginning adds."""
+    residual, widest = _gradient_widths(workload, plans, is_expert=is_expert)
+    return residual, np.maximum(widest, summed_gradients_width(workload, plans))
+
+
+def _gradient_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:
+    """The residual, in all of its streams, and the most that the block adds.
 
     The block adds the gradient of its widest tensor. With sequence parallelism it is what is gathered for the products: at the
     last product the gradient of its output; at the first one its input together with an input gradient still to be scattered,
@@ -42,7 +49,7 @@ def gradient_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) ->
     """
     model, t = workload.model, plans.tensor_parallel
     num_inputs = model.num_ffn_matrices - 1
-    residual = ACTIVATION_BYTES * np.asarray(model.hidden_size / sequence_split(workload, plans))
+    residual = ACTIVATION_BYTES * np.asarray(model.stream_width / sequence_split(workload, plans))
     if is_expert and model.experts:
         copies = expert_load(workload, plans) * model.experts.experts_per_token
         width = workload.expert_tensor_parallel * model.expert_input_size

@@ -96,10 +96,15 @@ def embedding_at_work(
 
 
 def _kept_inputs_width(workload: Workload, plans: PlanTable) -> Floats:
-    """Bytes per token of the inputs of the final norm and of the output layer, which needs none if it is not trained."""
+    """Bytes per token of the inputs of the final norm and of the output layer, which needs none if it is not trained.
+
+    Streams of the residual that become one in front of that norm are kept as well; those of modules count with these.
+    """
+    model = workload.model
     num_kept = 1.0 if workload.lora else 2.0
-    width = workload.model.hidden_size / sequence_split(workload, plans)
-    return np.asarray(num_kept * ACTIVATION_BYTES * width)
+    streams = model.stream_width if model.hyper_connections else 0
+    width = (num_kept * model.hidden_size + streams) / sequence_split(workload, plans)
+    return np.asarray(ACTIVATION_BYTES * width)
 
 
 def _whole_inputs_width(workload: Workload, plans: PlanTable) -> Floats:

@@ -2,7 +2,8 @@
 
 After its forward pass it holds the hidden state and the embedding, which norms need again; the input of the projection; the
 input of its final norm; and the input of the output layer. With 16 bits these are 2 h (2 + 2 + 1 + 1) bytes per token, of which
-sequence parallelism leaves a share on each rank. The names are those of `simulator.layers.token_prediction`.
+sequence parallelism leaves a share on each rank. With n streams of the residual the hidden state is n h, and so are its norm in
+front of the projection and what the final norm's sum reads. The names are those of `simulator.layers.token_prediction`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from simulator.domain.model import ModelShape
 from simulator.domain.plan import PlanTable, Recompute
 from simulator.domain.workload import Workload
 from simulator.layout.kept_inputs import ACTIVATION_BYTES, input_bytes, sequence_split
@@ -19,6 +21,11 @@ from simulator.table import Booleans, Floats
 
 NUM_INPUTS = 2.0
 """Values that the projection reads for each one that it writes."""
+
+
+def entering_values(model: ModelShape) -> float:
+    """Returns the values of h that enter the projection of a module for a token: the embedding, all streams of the residual."""
+    return NUM_INPUTS - 1.0 + model.stream_width / model.hidden_size
 
 
 def repeats_projection(workload: Workload, plans: PlanTable) -> Booleans:
@@ -46,10 +53,11 @@ def kept_and_again_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, 
     """
     tokens = micro_batch_tokens(workload, plans)
     value = ACTIVATION_BYTES * tokens * workload.model.hidden_size / sequence_split(workload, plans)
-    is_trained = workload.lora is None
-    products = is_trained * NUM_INPUTS * input_bytes(workload, plans) / ACTIVATION_BYTES
-    again = (products + 1.0) * value  # what the projection reads, and the input of the final norm
-    begin = (1.0 + is_trained) * value
+    is_trained, num_streams = workload.lora is None, entering_values(workload.model) - 1.0
+    products = is_trained * entering_values(workload.model) * input_bytes(workload, plans) / ACTIVATION_BYTES
+    summed = num_streams if workload.model.hyper_connections else 0.0
+    again = (products + 1.0 + summed) * value  # what the projection reads, and the input of the final norm
+    begin = (num_streams + is_trained) * value
     is_again = repeats_projection(workload, plans)
     kept = is_trained * value + np.where(is_again, value, begin + again)
     return kept, np.where(is_again, again, 0.0)

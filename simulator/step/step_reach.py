@@ -26,6 +26,8 @@ class Reach:
     """Whether some blocks keep a state instead of attending."""
     has_indexer: bool
     """Whether an indexer chooses the tokens that attention sees."""
+    has_streams: bool
+    """Whether several streams carry the residual."""
     has_adapters: bool
     """Whether low-rank adapters are trained instead of the weights."""
     is_in_4_bits: bool
@@ -46,6 +48,7 @@ class Reach:
             self.is_latent,
             self.is_linear,
             self.has_indexer,
+            self.has_streams,
             self.has_adapters,
             self.is_in_4_bits,
         )
@@ -58,6 +61,7 @@ MEASURED_REACH = Reach(
     is_latent=False,
     is_linear=False,
     has_indexer=False,
+    has_streams=False,
     has_adapters=False,
     is_in_4_bits=False,
 )
@@ -80,6 +84,7 @@ def reach_of(job: Job, plans: PlanTable, row: int) -> Reach:
         is_latent=workload.model.latent_attention is not None,
         is_linear=workload.model.linear_attention is not None,
         has_indexer=workload.model.indexer is not None,
+        has_streams=workload.model.hyper_connections is not None,
         has_adapters=workload.lora is not None,
         is_in_4_bits=Precision.from_code(int(plans.precision[row])) is Precision.FP4,
     )
@@ -94,6 +99,7 @@ def beyond_measured(reach: Reach) -> tuple[str, ...]:
         "latent attention",
         "linear attention",
         "attention to chosen tokens",
+        "hyper-connections",
         "low-rank adapters",
         "4 bits",
     )

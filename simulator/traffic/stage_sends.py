@@ -18,12 +18,12 @@ def sends_block(rank: Rank) -> Booleans:
 
 
 def send_s(rank: Rank) -> Floats:
-    """Returns the time of one send, the mean over all stages; each tensor-parallel rank sends a share.
+    """Returns the time of one send of the residual, the mean over all stages; each tensor-parallel rank sends a share.
 
     Stages are t c d ranks apart. Where any of its sends leave a link domain, a stage waits for those.
     """
     near_s, far_s = (
-        point_to_point_s(num_bytes=_num_bytes(rank), is_same_domain=is_near, links=rank.links)
+        point_to_point_s(num_bytes=sent_bytes(rank), is_same_domain=is_near, links=rank.links)
         for is_near in (True, False)
     )
     mean_s = near_s + (far_s - near_s) * _far_fraction(rank)
@@ -34,11 +34,12 @@ def send_s(rank: Rank) -> Floats:
 def send_card_s(rank: Rank) -> Floats:
     """Returns how long a send keeps the network card of a rank busy, the mean over all stages, `(n,)`."""
     rate = rank.links.far_send_bytes_per_s
-    return np.asarray(_far_fraction(rank) * _num_bytes(rank) / rate)
+    return np.asarray(_far_fraction(rank) * sent_bytes(rank) / rate)
 
 
-def _num_bytes(rank: Rank) -> Floats:
-    return ACTIVATION_BYTES * rank.tokens * rank.workload.model.hidden_size / rank.plans.tensor_parallel
+def sent_bytes(rank: Rank) -> Floats:
+    """Returns the bytes of one send, of the residual in all of its streams, `(n,)`."""
+    return ACTIVATION_BYTES * rank.tokens * rank.workload.model.stream_width / rank.plans.tensor_parallel
 
 
 def _far_fraction(rank: Rank) -> Floats:

@@ -24,6 +24,7 @@ MODULES: Mapping[RecomputeModule, re.Pattern[str]] = {
     "shared_experts": re.compile(r"shared[ _-]?experts?"),
     "mlp": re.compile(r"(?<!expert[ _-])(?<!experts[ _-])(?:\bmlps?\b|\bffn\b)|feed[ _-]?forward"),
     "moe": re.compile(r"\bmoe(?![ _-]?act)|(?<!shared[ _-])\bexperts?\b(?![ _-]?act)"),
+    "mhc": re.compile(r"\bmhc\b|hyper[ _-]?connections?"),
 }
 """Modules of a layer by the words that mean them."""
 _NO_MODULE = re.compile(

@@ -15,7 +15,6 @@ from simulator.deep.plans.plan_operators import layer_passes
 from simulator.domain.plan import shard_group
 from simulator.layout.chunks import Chunks, ChunkWeights
 from simulator.layout.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
-from simulator.layout.kept_inputs import ACTIVATION_BYTES
 from simulator.layout.trained_weights import StepWeights
 from simulator.machine.rank import Rank
 from simulator.replicas.cast_weights import casts_in_passes_s, gathered_weight_bytes
@@ -25,6 +24,7 @@ from simulator.replicas.shard_streams import stream_copies_s
 from simulator.replicas.sharded_copies import gathered_copies_s, reduced_copies_s
 from simulator.step.parts import Part, counts_of_parts, rank_of_part, weights_of_parts
 from simulator.step.whole_gradients import copies_s, summed_bytes
+from simulator.traffic.stage_sends import sent_bytes
 
 COPIES = "copies of sharded weights"
 """Label of FSDP2's copies."""
@@ -213,9 +213,7 @@ class PlanParts:
     @cached_property
     def sent(self) -> Message:
         """One activation or its gradient; tensor-parallel ranks send a share each."""
-        rank = self.rank
-        hidden = ACTIVATION_BYTES * rank.tokens * rank.workload.model.hidden_size
-        return message(float((hidden / rank.plans.tensor_parallel)[0]), rank.links)
+        return message(float(sent_bytes(self.rank)[0]), self.rank.links)
 
     @cached_property
     def tied(self) -> Message | None:

@@ -8,8 +8,9 @@ from simulator.deep.plans.plan_collectives import Collective, Group, Operation, 
 from simulator.deep.plans.plan_items import moves
 from simulator.domain.lora import AdaptedProduct
 from simulator.domain.model import ModelShape
+from simulator.layers.token_prediction import streams_bytes
 from simulator.machine.rank import Rank
-from simulator.memory.predicted_tokens import NUM_INPUTS
+from simulator.memory.predicted_tokens import entering_values
 from simulator.table import Floats
 from simulator.traffic.latent_exchange import NUM_LATENTS, indexer_bytes, latent_bytes
 from simulator.traffic.layer_collectives import num_entered
@@ -88,12 +89,12 @@ class TensorEnds:
 
     @classmethod
     def of_projection(cls, rank: Rank) -> TensorEnds:
-        """Returns the ends of the projection of multi-token prediction, which reads two values and returns a whole one."""
-        summed, has_scatter = NUM_INPUTS * rank.hidden_bytes, rank.workload.has_sequence_parallel
-        whole = cls._all(rank, Operation.ALL_GATHER, rank.hidden_bytes)
+        """Returns the ends of the projection of multi-token prediction, which returns the residual whole."""
+        inputs, has_scatter = entering_values(rank.workload.model), rank.workload.has_sequence_parallel
+        summed, whole = inputs * rank.hidden_bytes, cls._all(rank, Operation.ALL_GATHER, streams_bytes(rank))
         if not has_scatter:
             return cls(entering=((), cls._all(rank, Operation.ALL_REDUCE, summed)), leaving=(whole, ()))
-        gathered = cls._all(rank, Operation.ALL_GATHER, NUM_INPUTS * rank.block_gather_bytes[0])
+        gathered = cls._all(rank, Operation.ALL_GATHER, inputs * rank.block_gather_bytes[0])
         scatter = cls._all(rank, Operation.REDUCE_SCATTER, summed)
         return cls(entering=((*cls._largest(rank), *gathered), scatter), leaving=(whole, whole))
 

@@ -86,6 +86,7 @@ CHANGES: Mapping[str, object] = {
     "selective_recompute": "every_other_product",
     "recompute_modules": ("mlp", "moe"),
     "recompute_method": "uniform",
+    "mhc_recompute_layers": 2,
     "context_exchange": "all_gather",
     "trains_indexer": False,
     "keeps_stage_outputs": True,

@@ -701,6 +701,10 @@ def shape(**fields: object) -> dict[str, object]:
             "workload.model.linear_attention.kind = mamba-2: Megatron-LM needs the order of a hybrid's blocks",
         ),
         (
+            {"model": shape(hyper_connections={"num_streams": 4})},
+            "workload.model.hyper_connections.num_streams = 4: Megatron-LM's pretrain_gpt.py builds no layers",
+        ),
+        (
             {"model": shape(qk_norm="all_heads")},
             "workload.model.qk_norm = all_heads: Megatron-LM has norms of queries and keys for one head",
         ),
