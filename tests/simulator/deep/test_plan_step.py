@@ -39,6 +39,7 @@ from tests.simulator.deep.plan_cases import FEW, LARGE, MIXTURE, SMALL, TWO_NODE
 from tests.simulator.hybrids import HYBRIDS, NEMOTRON_H
 from tests.simulator.sparse import INDEXER, with_indexer
 from tests.simulator.sparse import SMALL as SPARSE
+from tests.simulator.streams import LATENT_STREAMS, MIXED_STREAMS, STREAMS
 
 LARGE_DIFFERENCE = 0.01
 """Largest difference of the depths on steps of seconds in which computing takes most; docs/deep/plans.md says so."""
@@ -630,6 +631,24 @@ class TestDepths:
         plan = plan_of(tensor=2, context=2, recompute=recompute)
         parts, _ = parts_and_shape(job_of(workload), plan)
         assert_as_at_the_fast_depth(parts)
+
+    @pytest.mark.parametrize("model", [STREAMS, MIXED_STREAMS, LATENT_STREAMS])
+    @pytest.mark.parametrize("recompute", Recompute)
+    @pytest.mark.parametrize("modules", [("core_attn",), ("mhc",)])
+    def test_streams_of_the_residual_are_mixed_around_every_block(
+        self, model: ModelShape, recompute: Recompute, modules: tuple[str, ...]
+    ) -> None:
+        shape = changed(model, num_mtp_layers=2)
+        choices = {"overlaps_input_gradients": False, "recompute_modules": modules}
+        workload = changed(training(shape, global_batch_size=16), **choices)
+        plan = plan_of(tensor=2, pipeline=2, data=2, recompute=recompute)
+        parts, _ = parts_and_shape(job_of(workload), plan)
+        assert_as_at_the_fast_depth(parts)
+
+    @pytest.mark.parametrize("plan", [plan_of(pipeline=4, data=2), plan_of(pipeline=2, virtual=2, tensor=4)])
+    def test_steps_with_all_streams_between_stages_are_as_long(self, plan: Plan) -> None:
+        case = Case(job=job_of(training(STREAMS, sequence_length=8192, global_batch_size=32)), plan=plan)
+        assert abs(_difference(_step(case))) < LARGE_DIFFERENCE
 
     def test_ranks_gather_what_an_indexer_reads_before_it_chooses(self) -> None:
         workload = changed(training(SPARSE), kernel_launch="graph")
