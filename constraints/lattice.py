@@ -343,7 +343,7 @@ def _recomputations(job: Job) -> list[Recompute]:
     """Allowed recomputations, except selective where it only costs time: fused attention to all tokens keeps no scores."""
     workload, allowed = job.workload, job.search.recompute
     keeps_more = workload.attention in SEPARATE_KERNELS or workload.model.indexer
-    is_idle = workload.recomputes_core_alone and not keeps_more
+    is_idle = workload.recomputes_nothing or (workload.recomputes_core_alone and not keeps_more)
     is_beaten = is_idle and Recompute.NONE in allowed
     return [r for r in allowed if not (r is Recompute.SELECTIVE and is_beaten)]
 

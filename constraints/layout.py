@@ -73,7 +73,8 @@ def _attention_heads(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     small, large = np.minimum(t, kv_heads), np.maximum(t, kv_heads)
     linear = model.linear_attention
     of_linear = _remainder(linear.num_heads, t) + _remainder(linear.num_key_heads, t) if linear else 0.0
-    return np.asarray(_remainder(model.num_heads, t) + _remainder(large, small) + of_linear)
+    excess = np.asarray(_remainder(model.num_heads, t) + _remainder(large, small) + of_linear)
+    return excess + (t - 1.0) if model.compressed_attention else excess
 
 
 def split_heads(model: ModelShape) -> int:
@@ -154,6 +155,7 @@ def _context_exchange(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
         np.where(exchanged > 1, unequal + _remainder(c, exchanged), 0.0)
         + np.where(is_ring & has_window, 1.0, 0.0)
         + _linear_exchange(workload.model.linear_attention, plans)
+        + (c - 1.0 if workload.model.compressed_attention else 0.0)
     )
 
 
@@ -288,7 +290,7 @@ LAYOUT_RULES = (
     LayoutRule(
         name="attention_heads",
         sentence="tensor_parallel must divide num_heads, and must divide num_kv_heads or be a multiple of it; it must divide "
-        "num_heads and num_key_heads of linear_attention",
+        "num_heads and num_key_heads of linear_attention, and must be 1 beside compressed_attention",
         excess=_attention_heads,
     ),
     LayoutRule(
@@ -339,7 +341,7 @@ LAYOUT_RULES = (
         sentence="context-parallel ranks that exchange heads (context_exchange all_to_all, or hybrid inside a link domain) "
         "must divide the num_heads and num_kv_heads of a tensor-parallel rank; ring exchange does not support sliding_window; "
         "context_parallel must divide the num_heads of linear_attention of a tensor-parallel rank, and must divide its "
-        "num_key_heads or, with mamba-2, be a multiple of it",
+        "num_key_heads or, with mamba-2, be a multiple of it; it must be 1 beside compressed_attention",
         excess=_context_exchange,
     ),
     LayoutRule(

@@ -235,6 +235,8 @@ class _Model:
         heads = [t for t in divisors(model.num_heads) if max(t, kv_heads) % min(t, kv_heads) == 0]
         if linear := model.linear_attention:
             heads = [t for t in heads if linear.num_heads % t == 0 and linear.num_key_heads % t == 0]
+        if model.compressed_attention:
+            heads = [1]
         for name, allowed in (("attention_heads", heads), ("feed_forward", divisors(model.ffn_hidden_size))):
             domain = cp_model.Domain.from_values(allowed)
             self.model.add_linear_expression_in_domain(self.tensor, domain).only_enforce_if(self.keeps[name])
@@ -335,6 +337,8 @@ def _can_exchange(job: Job, offer: Offer, tensor: int, context: int) -> bool:
     """Whether ranks that exchange heads have whole heads, and no window rules out a ring."""
     workload, model = job.workload, job.workload.model
     if not _can_exchange_linear(model.linear_attention, tensor, context):
+        return False
+    if model.compressed_attention and context > 1:
         return False
     near = min(context, max(1, offer.node.link_domain_size // tensor))
     exchanged = {"all_to_all": context, "hybrid": near}.get(workload.chosen_exchange, 1)

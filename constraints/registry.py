@@ -68,8 +68,9 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "data_parallel, or another node",
     ),
     "attention_heads": _about(
-        "t | heads, and t | KV heads or KV heads | t",
-        f"{MEGATRON}: heads are split over ranks; more ranks than KV heads hold copies of them",
+        "t | heads, and t | KV heads or KV heads | t; t = 1 with compressed attention",
+        f"{MEGATRON}: heads are split over ranks; more ranks than KV heads hold copies of them; compressed attention "
+        "has all heads on every rank (DSv4HybridAttention of Megatron Core)",
         "tensor_parallel",
     ),
     "feed_forward": _about("t | ffn_hidden_size", f"{MEGATRON}: columns are split", "tensor_parallel"),
@@ -110,7 +111,7 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "context_parallel, tensor_parallel or workload.sequence_length",
     ),
     "context_exchange": _about(
-        "u = 1, or t u | heads, t u | KV heads and u | c; with a window u = c unless all_gather",
+        "u = 1, or t u | heads, t u | KV heads and u | c; with a window u = c unless all_gather; compressed: c = 1",
         "DeepSpeed Ulysses, arXiv 2309.14509: each of u ranks holds a share of the heads; windows: Transformer Engine",
         "workload.context_exchange, context_parallel or tensor_parallel",
     ),

@@ -313,6 +313,8 @@ def can_time(name: str) -> bool:
     is_other = (
         shape.experts
         or shape.latent_attention
+        or shape.compressed_attention
+        or shape.hyper_connections
         or shape.sliding_window
         or shape.parallel_block
         or shape.qk_norm

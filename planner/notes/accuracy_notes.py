@@ -164,7 +164,7 @@ def _hardly_validated(job: Job) -> list[str]:
 def _slow_backward(job: Job, accelerators: Sequence[Accelerator]) -> list[str]:
     """A note on the accelerators without a published backward kernel of their own for the job's attention to chosen tokens."""
     slow = [each for each in accelerators if each.family != "blackwell"]
-    if not (job.workload.model.indexer and slow):
+    if not (job.workload.model.chooses_tokens and slow):
         return []
     names, others = (
         ", ".join(dict.fromkeys(each.id for each in some)) for some in (slow, _without_any(slow))

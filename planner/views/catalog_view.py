@@ -37,6 +37,7 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
         "num_active_parameters",
         "linear_kind",
         "indexer_chosen_tokens",
+        "compressed_chosen_tokens",
     ),
     Kind.SITES: ("grid_carbon", "electricity_price", "power_usage_effectiveness"),
     Kind.FRAMEWORKS: ("name", "zero_stages", "checkpoint_schemes"),

@@ -232,12 +232,17 @@ def _word(accelerator_name: str, quantity: str, path: str) -> str:
 def _model_figures(name: str) -> tuple[Figure, ...]:
     """Returns the figures of a shape with its computed and published parameter counts.
 
-    Heads of linear attention and of an indexer are told from those of attention by `linear_` and `indexer_`.
+    Heads of linear attention and of an indexer are told from those of attention by `linear_` and `indexer_`; sizes of
+    compressed attention and of hyper-connections begin with `compressed_` and `hyper_`.
     """
     entry, shape = model_document()[name], model(name)
     numbers = shape.model_dump(exclude={"name", "source"}, exclude_none=True)
     parts = [numbers.pop(name, {}) for name in ("experts", "latent_attention", "sliding_window")]
     others = {"linear": numbers.pop("linear_attention", {}), "indexer": parts[1].pop("indexer", {})}
+    others |= {
+        "compressed": numbers.pop("compressed_attention", {}),
+        "hyper": numbers.pop("hyper_connections", {}),
+    }
     parts += [{f"{kind}_{name}": value for name, value in part.items()} for kind, part in others.items()]
     flat = {name: value for part in (numbers, *parts) for name, value in part.items()}
     counts = {"num_parameters": shape.num_parameters, "num_active_parameters": shape.num_active_parameters}

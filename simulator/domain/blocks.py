@@ -93,3 +93,21 @@ class LatentAttention(Record):
     def key_width(self) -> int:
         """Values of a token's key where heads attend to latents: the latent and the rotary key, which all of them share."""
         return self.key_value_rank + self.rope_head_dim
+
+    @property
+    def head_dims(self) -> tuple[int, int]:
+        """Dimensions of a query-key head and of a value head."""
+        return self.nope_head_dim + self.rope_head_dim, self.value_head_dim
+
+    def projection_parameters(self, hidden_size: int, num_heads: int) -> int:
+        """Returns the weights of the projections of queries, of keys and values, and of the output.
+
+        Args:
+            hidden_size: Width of the residual stream.
+            num_heads: Attention heads.
+        """
+        heads = num_heads * self.head_dims[0]
+        query = self.query_rank * (hidden_size + heads) if self.query_rank else hidden_size * heads
+        key_value = hidden_size * self.key_width
+        expanded = self.key_value_rank * num_heads * (self.nope_head_dim + self.value_head_dim)
+        return query + key_value + expanded + num_heads * self.value_head_dim * hidden_size

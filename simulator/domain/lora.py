@@ -66,6 +66,8 @@ def adapters_rule(model: ModelShape, lora: Lora) -> str | None:
     """Returns why a model cannot have these adapters; `None` where it can."""
     if len(set(lora.targets)) != len(lora.targets):
         return "lora.targets names a product twice; once is enough"
+    if model.compressed_attention:
+        return "lora is modelled for ordinary and grouped-query attention, not for compressed_attention"
     if model.latent_attention:
         return "lora is modelled for ordinary and grouped-query attention, not for latent attention"
     if model.linear_attention:

@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 from simulator.domain.attention_span import ChosenTokens, SequenceShape, SlidingWindow
 from simulator.domain.blocks import LatentAttention, MixtureOfExperts, PartWeights
 from simulator.domain.choices import ParallelBlock, QueryKeyNorm
+from simulator.domain.compressed_attention import CompressedAttention
 from simulator.domain.documents import Documents
 from simulator.domain.hyper_connections import HyperConnections
 from simulator.domain.linear_attention import LinearAttention
@@ -58,6 +59,8 @@ class ModelShape(Record):
     """Routed experts; left out for a dense model."""
     latent_attention: LatentAttention | None = None
     """Multi-head latent attention; left out for ordinary or grouped-query attention."""
+    compressed_attention: CompressedAttention | None = None
+    """Attention to a window and to compressed tokens (DeepSeek-V4); left out: to all tokens, or as other fields say."""
     sliding_window: SlidingWindow | None = None
     """How far back some or all layers look; left out: every token sees all before it."""
     linear_attention: LinearAttention | None = None
@@ -144,19 +147,18 @@ class ModelShape(Record):
     @property
     def attention_parameters(self) -> int:
         """Weights of one attention block: query, key, value and output projections."""
-        h, a, d = self.hidden_size, self.num_heads, self.head_dim
-        if self.latent_attention is None:
-            return h * d * (2 * a + 2 * self.num_kv_heads) + h * self.gate_width
-        mla = self.latent_attention
-        qk = mla.nope_head_dim + mla.rope_head_dim
-        query = mla.query_rank * (h + a * qk) if mla.query_rank else h * a * qk
-        key_value = h * (mla.key_value_rank + mla.rope_head_dim)
-        expanded = mla.key_value_rank * a * (mla.nope_head_dim + mla.value_head_dim)
-        return query + key_value + expanded + a * mla.value_head_dim * h
+        if compressed := self.compressed_attention:
+            return compressed.projection_parameters(self)
+        if self.latent_attention:
+            return self.latent_attention.projection_parameters(self.hidden_size, self.num_heads)
+        heads = self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads)
+        return self.hidden_size * (heads + self.gate_width)
 
     @property
     def mixing_parameters(self) -> float:
         """Weights of the blocks of a layer that mix tokens: those of attention, or the mean over layers that differ in them."""
+        if compressed := self.compressed_attention:
+            return compressed.matrix_parameters(self) + compressed.other_parameters(self)
         if self.linear_attention is None:
             return self.attention_parameters + self.indexer_matrices + self.indexer_norms
         linear = self.linear_attention
@@ -210,7 +212,12 @@ class ModelShape(Record):
     @property
     def has_separate_norms(self) -> bool:
         """Whether the norm in front of attention stands alone, since several products read it, rather than in a product."""
-        return self.latent_attention is not None
+        return self.latent_attention is not None or self.compressed_attention is not None
+
+    @property
+    def chooses_tokens(self) -> bool:
+        """Whether an indexer chooses the tokens, or compressed ones, that attention sees."""
+        return self.indexer is not None or self.compressed_attention is not None
 
     @property
     def num_blocks_in_turn(self) -> float:
@@ -380,19 +387,13 @@ class ModelShape(Record):
 
     def visible_shape(self, sequence_length: int, documents: Documents | None) -> SequenceShape:
         """Returns the pattern of all tokens that may be seen, from which an indexer chooses where there is one."""
+        linear = self.linear_attention
+        num_layers = linear.num_attention_blocks if linear else self.num_layers
         return SequenceShape(
-            tokens=sequence_length,
-            num_layers=self.linear_attention.num_attention_blocks
-            if self.linear_attention
-            else self.num_layers,
-            window=self.sliding_window,
-            documents=documents,
+            tokens=sequence_length, num_layers=num_layers, window=self.sliding_window, documents=documents
         )
 
     @property
     def attention_dims(self) -> tuple[int, int]:
         """Dimensions of a query-key head and of a value head."""
-        if self.latent_attention is None:
-            return self.head_dim, self.head_dim
-        mla = self.latent_attention
-        return mla.nope_head_dim + mla.rope_head_dim, mla.value_head_dim
+        return self.latent_attention.head_dims if self.latent_attention else (self.head_dim, self.head_dim)

@@ -6,13 +6,15 @@ sees in the place of s where windows or packed documents shorten it. The input e
 the norms. Multi-token prediction counts, its logits included, and linear attention counts its scan, as in Megatron Core
 (`num_floating_point_operations` of `training.py`). An indexer counts four per weight, since no gradient goes on from it, its
 scores of all tokens that may be seen, and of their gradients those of the chosen ones. The products that mix the streams of a
-residual count; sums over the streams do not.
+residual count; sums over the streams do not. Attention to compressed tokens counts what a token sees of either kind, 12 a d for
+each, and its indexer as any other; the sums of compressors count nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from simulator.domain.compressed_attention import CompressedAttention, Pairs
 from simulator.domain.documents import Documents
 
 if TYPE_CHECKING:
@@ -30,6 +32,10 @@ def flop_per_token(
         is_causal: Whether pairs that the mask hides are left out.
         documents: What is packed into a sequence; `None`: one document.
     """
+    if compressed := model.compressed_attention:
+        return 6.0 * model.num_matrix_parameters + _compressed_flop(
+            model, compressed, sequence_length, is_causal=is_causal, documents=documents
+        )
     qk_dim, value_dim = model.attention_dims
     span = model.sequence_shape(sequence_length, documents).mean_span if is_causal else sequence_length
     num_layers = model.num_layers + model.num_mtp_layers
@@ -43,6 +49,31 @@ def flop_per_token(
         flop += num_layers * model.indexer_share * indexer.flop_per_pair() * pairs
         flop -= 2.0 * num_layers * model.indexer_matrices
     return flop
+
+
+def _compressed_flop(
+    model: ModelShape,
+    compressed: CompressedAttention,
+    sequence_length: int,
+    *,
+    is_causal: bool,
+    documents: Documents | None,
+) -> float:
+    """Operations of attention to a window and to compressed tokens, beyond those of weights, for one token."""
+    num_layers = model.num_layers + model.num_mtp_layers
+    chosen, heavy = (compressed.share(kind, model.num_layers) for kind in ("chosen", "heavy"))
+    if is_causal:
+        pairs = compressed.pairs(model.num_layers, sequence_length, documents)
+    else:
+        places = [compressed.num_places(kind, sequence_length) for kind in ("window", "chosen", "heavy")]
+        visible = sequence_length / compressed.chosen_ratio
+        pairs = Pairs(places[0], places[1] - places[0], visible, places[2] - places[0])
+    seen = pairs.window + chosen * pairs.chosen + heavy * pairs.heavy
+    scored = chosen * (pairs.visible + 2.0 * pairs.chosen)
+    flop = num_layers * (
+        12.0 * model.num_heads * model.head_dim * seen + compressed.flop_per_scored_pair() * scored
+    )
+    return flop - 2.0 * num_layers * compressed.mean_indexer_parameters(model)
 
 
 def matrix_parameters(model: ModelShape) -> int:
@@ -59,6 +90,8 @@ def matrix_parameters(model: ModelShape) -> int:
         others += round(num_layers * model.linear_share * linear.other_parameters())
     if model.indexer:
         others += round(num_layers * model.indexer_norms)
+    if compressed := model.compressed_attention:
+        others += round(num_layers * compressed.other_parameters(model))
     again = model.num_mtp_layers * model.vocabulary_size * model.hidden_size
     if hyper := model.hyper_connections:
         others += round(num_layers * model.num_blocks_in_turn * hyper.other_parameters)

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 def shape_rule(model: ModelShape) -> str | None:
     """Returns the first rule that a model breaks; `None` if it breaks none."""
-    return next((rule for rules in (_layers, _mixers, _indexer, _streams) for rule in rules(model)), None)
+    return next(
+        (rule for rules in (_layers, _mixers, _indexer, _streams, _compressed) for rule in rules(model)), None
+    )
 
 
 def _layers(model: ModelShape) -> Iterator[str]:
@@ -59,3 +61,28 @@ def _indexer(model: ModelShape) -> Iterator[str]:
 def _streams(model: ModelShape) -> Iterator[str]:
     if model.hyper_connections and model.parallel_block:
         yield "hyper_connections excludes parallel_block; leave one of them out"
+
+
+def _compressed(model: ModelShape) -> Iterator[str]:
+    if not (compressed := model.compressed_attention):
+        return
+    others = {
+        "latent_attention": model.latent_attention,
+        "sliding_window": model.sliding_window,
+        "linear_attention": model.linear_attention,
+        "parallel_block": model.parallel_block,
+        "qk_norm": model.qk_norm,
+        "has_output_gate": model.has_output_gate,
+    }
+    for name, other in others.items():
+        if other:
+            yield f"compressed_attention excludes {name}; leave one of them out"
+    if model.num_kv_heads != 1:
+        yield f"num_kv_heads ({model.num_kv_heads}) must be 1 beside compressed_attention, whose heads share one key"
+    number = compressed.num_chosen_layers + compressed.num_heavy_layers
+    if number > model.num_layers:
+        yield f"num_chosen_layers and num_heavy_layers ({number} together) must not exceed num_layers ({model.num_layers})"
+    if model.num_heads % compressed.output_groups:
+        yield f"output_groups ({compressed.output_groups}) must divide num_heads ({model.num_heads})"
+    if compressed.rope_head_dim > model.head_dim:
+        yield f"rope_head_dim ({compressed.rope_head_dim}) must not exceed head_dim ({model.head_dim})"

@@ -37,6 +37,7 @@ class Parts:
     """Parts that the layers of a model have."""
 
     latent_attention: bool
+    """Latent or compressed attention, whose queries come from a latent and whose norm stands alone."""
     experts: bool
     shared_experts: bool
     dense_layers: bool
@@ -49,7 +50,7 @@ class Parts:
         """Returns the parts of a model's layers."""
         experts = model.experts
         return cls(
-            latent_attention=model.latent_attention is not None,
+            latent_attention=model.has_separate_norms,
             experts=experts is not None,
             shared_experts=experts is not None and experts.shared_ffn_hidden_size > 0,
             dense_layers=experts is None or experts.num_dense_layers > 0 or experts.layer_step > 1,

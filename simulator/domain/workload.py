@@ -288,7 +288,7 @@ class Workload(Record):
 
     @model_validator(mode="after")
     def _attends_to_chosen_tokens(self) -> Self:
-        if self.model.indexer and (rule := chosen_tokens_rule(self)):
+        if self.model.chooses_tokens and (rule := chosen_tokens_rule(self)):
             raise ValueError(rule)
         return self
 
@@ -345,7 +345,7 @@ class Workload(Record):
     @property
     def chosen_exchange(self) -> ContextExchange:
         """How context-parallel ranks attend to the whole sequence."""
-        has_ring = not (self.model.sliding_window or self.model.indexer)
+        has_ring = not (self.model.sliding_window or self.model.chooses_tokens)
         return self.context_exchange or ("ring" if has_ring else "all_gather")
 
     @property
@@ -361,13 +361,22 @@ class Workload(Record):
 
     @property
     def modules_again(self) -> frozenset[RecomputeModule]:
-        """Modules that selective recomputation recomputes; none if it selects operators instead."""
-        return frozenset(self.recompute_modules if self.selective_recompute == "attention" else ())
+        """Modules that selective recomputation recomputes; none if it selects operators instead.
+
+        The core of compressed attention is none of them (`DSv4HybridAttention` of Megatron Core refuses it).
+        """
+        modules = frozenset(self.recompute_modules if self.selective_recompute == "attention" else ())
+        return modules - frozenset(CORE) if self.model.compressed_attention else modules
 
     @property
     def recomputes_core_alone(self) -> bool:
         """Whether selective recomputation covers only the attention core."""
         return self.modules_again == frozenset(CORE)
+
+    @property
+    def recomputes_nothing(self) -> bool:
+        """Whether selective recomputation has nothing to recompute."""
+        return self.selective_recompute == "attention" and not self.modules_again
 
     @property
     def restores_inputs(self) -> bool:
@@ -377,7 +386,7 @@ class Workload(Record):
     @property
     def needs_layer_inputs(self) -> bool:
         """Whether selective recomputation starts from the inputs of layers."""
-        is_norm = "layernorm" in self.modules_again and self.model.latent_attention is not None
+        is_norm = "layernorm" in self.modules_again and self.model.has_separate_norms
         return self.selective_recompute != "attention" or is_norm
 
     @property

@@ -15,9 +15,13 @@ def chosen_tokens_rule(workload: Workload) -> str | None:
         "context_exchange": ("all_gather", "which chooses among the keys of all ranks"),
         "selective_recompute": ("attention", "whose core is computed again as a whole"),
     }
+    what = "latent_attention.indexer"
+    if workload.model.compressed_attention:
+        what = "compressed_attention"
+        needed["selective_recompute"] = "attention", "whose core is never computed again"
     for name, (value, why) in needed.items():
         if (given := getattr(workload, name)) not in (None, value):
-            return f"{name} ({given}) excludes latent_attention.indexer, {why}; set {name}: {value}"
+            return f"{name} ({given}) excludes {what}, {why}; set {name}: {value}"
     return None
 
 

@@ -35,6 +35,10 @@ class Family:
     """Returns the fields of `LatentAttention`; left out for ordinary or grouped-query attention."""
     indexer: Callable[[ConfigReader], Counts] | None = None
     """Returns the fields of `TokenIndexer`; left out where attention does not choose among the tokens before."""
+    compressed_attention: Callable[[ConfigReader], Counts] | None = None
+    """Returns the fields of `CompressedAttention`; left out for any other attention."""
+    hyper_connections: Callable[[ConfigReader], Counts] | None = None
+    """Returns the fields of `HyperConnections`; left out where blocks add to the residual."""
     sliding_window: Callable[[ConfigReader], Window | None] | None = None
     """Returns the fields of `SlidingWindow`, if the file has one; left out where tokens always see everything before them."""
     parallel_block: Callable[[ConfigReader], ParallelBlock | None] | None = None

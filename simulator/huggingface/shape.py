@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from simulator.domain.choices import ParallelBlock, QueryKeyNorm
 from simulator.domain.model import ModelShape
 from simulator.errors import InputError, Problem
+from simulator.huggingface.compressed import DEEPSEEK_V4
 from simulator.huggingface.experts import (
     dbrx_experts,
     deepseek_experts,
@@ -157,6 +158,8 @@ def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
         "experts": family.experts(reader) if family.experts else None,
         "latent_attention": {**latent, "indexer": indexer} if latent else None,
         "linear_attention": family.linear_attention(reader) if family.linear_attention else None,
+        "compressed_attention": family.compressed_attention(reader) if family.compressed_attention else None,
+        "hyper_connections": family.hyper_connections(reader) if family.hyper_connections else None,
         "sliding_window": family.sliding_window(reader) if family.sliding_window else None,
         "parallel_block": family.parallel_block(reader) if family.parallel_block else None,
         "qk_norm": family.qk_norm(reader) if family.qk_norm else None,
@@ -312,6 +315,7 @@ FAMILIES: Mapping[str, Family] = {
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
     "deepseek_v32": _CHOOSING,
+    "deepseek_v4": DEEPSEEK_V4,
     "kimi_k2": _DEEPSEEK,
     "dots1": replace(_DEEPSEEK_MOE, qk_norm=head_norm, sliding_window=dots_window),
     "ernie4_5_moe": replace(_LLAMA, is_tied=True, experts=ernie_experts),

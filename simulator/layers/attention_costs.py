@@ -14,9 +14,16 @@ import numpy as np
 from simulator.domain.attention_span import layer_spans
 from simulator.domain.blocks import LatentAttention
 from simulator.domain.hardware import Precision
+from simulator.layers.compressed_costs import (
+    compressed_core_s,
+    compressed_projections_s,
+    compressed_up_s,
+    projections,
+)
+from simulator.layers.compressed_indexer import compressed_indexer_s
 from simulator.layers.context_copies import context_copies_s
 from simulator.layers.context_split import slowest_ranks
-from simulator.layers.indexer_costs import sparse_core_s
+from simulator.layers.indexer_costs import indexer_s, sparse_core_s
 from simulator.layout.kept_inputs import ACTIVATION_BYTES
 from simulator.machine.attention_kernels import with_first_flash
 from simulator.machine.compute import (
@@ -46,6 +53,8 @@ def each_projection_s(rank: Rank) -> list[Directions]:
     In latent attention, the input that is gathered from all ranks enters the up-projections. Where heads attend to latents, the
     products of each head with queries and outputs are in the place of that to keys and values.
     """
+    if rank.workload.model.compressed_attention:
+        return compressed_projections_s(rank)
     mla = rank.workload.model.latent_attention
     down, up = ONE_PRODUCT, INTO_ATTENTION
     batches = [up, LEAVING]
@@ -76,11 +85,13 @@ def products_of_heads(rank: Rank) -> list[tuple[Product, Batch]]:
 
 
 def attention_products(rank: Rank) -> list[Product]:
-    """Returns tokens, output size and inner size of each projection on one rank.
+    """Returns tokens, output size and inner size of each projection on one rank, of those in the format of the plan.
 
     The down-projections to latents are whole on every rank, which applies them to the tokens whose norms it computes.
     """
     model, t = rank.workload.model, rank.plans.tensor_parallel
+    if model.compressed_attention:
+        return projections(rank)
     h = np.full(len(t), float(model.hidden_size))
     qk_dim, value_dim = model.attention_dims
     if model.latent_attention is None:
@@ -110,7 +121,9 @@ def attention_products(rank: Rank) -> list[Product]:
 
 
 def up_projections_s(rank: Rank) -> list[Directions]:
-    """Returns the time of the up-projections of latent attention in front of its core; none without latents."""
+    """Returns the time of the up-projections of latent or compressed attention in front of its core; none without latents."""
+    if rank.workload.model.compressed_attention:
+        return compressed_up_s(rank)
     of_latents = [rank.gemm_s(*product, INTO_ATTENTION) for product in up_products(rank)]
     of_heads = [rank.in_16_bits.gemm_s(*product, batch) for product, batch in products_of_heads(rank)[:1]]
     return [*of_latents, *of_heads]
@@ -148,6 +161,8 @@ def attention_core_s(rank: Rank) -> Directions:
     the most work; with gathered keys, of the rank with the most. Separate kernels also compute what the mask hides. Where
     tokens are chosen, the indexer is not in it (`simulator.layers.indexer_costs`).
     """
+    if rank.workload.model.compressed_attention:
+        return compressed_core_s(rank)
     if rank.workload.model.indexer:
         copies_s, (forward_s, backward_s) = context_copies_s(rank), sparse_core_s(rank)
         return forward_s + copies_s[0], backward_s + copies_s[1]
@@ -159,6 +174,11 @@ def attention_core_s(rank: Rank) -> Directions:
         for is_backward in (False, True)
     )
     return forward_s, backward_s
+
+
+def choice_s(rank: Rank) -> Directions:
+    """Returns the time of what chooses the tokens that attention sees, and of its loss; zero where nothing does."""
+    return compressed_indexer_s(rank) if rank.workload.model.compressed_attention else indexer_s(rank)
 
 
 def _fused_core_s(rank: Rank, *, is_backward: bool) -> Floats:

@@ -24,7 +24,7 @@ def doubtful_log_ratio(job: Job, plans: PlanTable, row: int) -> float:
     It is 0 on Blackwell, and for other attention.
     """
     is_known = job.offers[int(plans.offer[row])].accelerator.family == "blackwell"
-    if job.workload.model.indexer is None or is_known:
+    if not job.workload.model.chooses_tokens or is_known:
         return 0.0
     rank = Rank.of(job, plans.take(np.array([row])))
     ratio = CHOSEN_BACKWARD_FRACTION_OF_BLACKWELL / CHOSEN_BACKWARD_FRACTION

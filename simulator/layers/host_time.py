@@ -10,6 +10,7 @@ import numpy as np
 
 from simulator.domain.lora import AdaptedProduct
 from simulator.domain.plan import Recompute
+from simulator.layers.compressed_costs import num_compressed_kernels, projections
 from simulator.layers.connection_costs import num_connection_kernels
 from simulator.layers.eager_operators import (
     NUM_SEPARATE_OF_ATTENTION,
@@ -66,14 +67,24 @@ def host_waits_s(
     again_s = (rank.plans.recompute == Recompute.FULL.code) * host_s
     # Frozen weights have no gradients of their own.
     frozen = _num_products(rank) if rank.workload.lora else 0.0
-    counted = num_scan_kernels(rank), num_indexer_kernels(rank), num_connection_kernels(rank)
-    backward_launches = BACKWARD_RATIO * (num_launches - sum(forward for forward, _ in counted))
-    backward_launches = backward_launches + sum(backward for _, backward in counted)
+    counted = _counted_kernels(rank)
+    backward_launches = BACKWARD_RATIO * (num_launches - counted[0]) + counted[1]
     backward_launches = backward_launches - frozen + num_kernels_again(rank) + more[1]
     backward_host_s = launch_s * backward_launches + again_s
     if rank.workload.kernel_launch == "blocking-2022":
         return host_s, np.asarray(backward_host_s)
     return np.maximum(0.0, host_s - forward_s), np.maximum(0.0, backward_host_s - backward_s)
+
+
+def _counted_kernels(rank: Rank) -> tuple[float, float]:
+    """Launches that are counted in either direction, beside those that are as many more backward as in other layers."""
+    counted = (
+        num_scan_kernels(rank),
+        num_indexer_kernels(rank),
+        num_compressed_kernels(rank),
+        num_connection_kernels(rank),
+    )
+    return sum(forward for forward, _ in counted), sum(backward for _, backward in counted)
 
 
 def _launch_s(rank: Rank) -> float:
@@ -118,6 +129,8 @@ def _num_products(rank: Rank) -> float:
     if is_counted(rank):
         number, of_attention = NUM_SEPARATE_PRODUCTS, NUM_SEPARATE_OF_ATTENTION
     model = rank.workload.model
+    if model.compressed_attention:  # and that of groups of heads
+        return number - of_attention + len(projections(rank)) + 1.0
     if model.linear_attention is None:
         return number
     of_linear = model.linear_share * len(linear_products(rank))
@@ -130,7 +143,7 @@ def _num_forward_launches(rank: Rank) -> Floats:
     separate = SEPARATE_KERNELS.get(rank.workload.attention)
     attention = rank.workload.model.attention_share * (separate.num_forward if separate else 1.0)
     own = num_forward_kernels(rank) + _num_products(rank) + attention
-    own = own + num_scan_kernels(rank)[0] + num_indexer_kernels(rank)[0] + num_connection_kernels(rank)[0]
+    own = own + _counted_kernels(rank)[0]
     return np.asarray(own + collectives + _num_adapter_launches(rank))
 
 

@@ -14,10 +14,9 @@ import numpy as np
 from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
 from simulator.layers.adapter_costs import adapters_s
-from simulator.layers.attention_costs import attention_core_s, raised_s
+from simulator.layers.attention_costs import attention_core_s, choice_s, raised_s
 from simulator.layers.expert_biases import are_apart, bias_launches, biases_s
 from simulator.layers.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
-from simulator.layers.indexer_costs import indexer_s
 from simulator.layers.input_gradients import beside_products_s, entered_in_layer
 from simulator.layers.linear_costs import cores_s, projections_s, scan_s
 from simulator.layers.moved_operators import block_sums_s, moved_operators_s
@@ -163,7 +162,7 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Dire
 
 def _operators_s(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Directions]:
     before, behind = projections_s(rank)
-    core, scan, indexer = cores_s(rank), scan_s(rank), indexer_s(rank)
+    core, scan, indexer = cores_s(rank), scan_s(rank), choice_s(rank)
     parts = feed_forward_operators(rank, is_expert=is_expert)
     ffn = total(forward_s for forward_s, _ in parts.values()), total(back_s for _, back_s in parts.values())
     moved_s = moved_operators_s(rank, is_expert=is_expert)

@@ -18,6 +18,7 @@ from simulator.layers.attention_costs import (
     each_projection_s,
     products_of_heads,
 )
+from simulator.layers.compressed_costs import compressed_weight_gradients_s
 from simulator.layers.indexer_costs import indexer_weight_gradients_s
 from simulator.layers.linear_kernels import Kernel, ScanKernels, scan_kernels, transposed_widths
 from simulator.layers.transferred_kernels import best_attention_flop_per_s, kernel_s
@@ -85,6 +86,8 @@ def num_scan_kernels(rank: Rank) -> tuple[float, float]:
 def weight_gradients_s(rank: Rank) -> Floats:
     """Returns the time of the weight gradients of the blocks of a layer that mix tokens, `(n,)`."""
     model = rank.workload.model
+    if model.compressed_attention:
+        return compressed_weight_gradients_s(rank)
     attention_s = total(rank.weight_gradient_s(*product) for product in attention_products(rank))
     if model.indexer:
         of_heads = products_of_heads(rank)

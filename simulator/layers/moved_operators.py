@@ -183,8 +183,13 @@ def activation_kernels(rank: Rank) -> float:
 
 
 def _head_values(rank: Rank) -> Floats:
-    """Values of queries and keys, mean over the layers of a hybrid."""
+    """Values of queries and keys, mean over the layers of a hybrid.
+
+    Compressed attention rotates a part of each head, of queries, of its key and of its output, in place.
+    """
     model = rank.workload.model
+    if compressed := model.compressed_attention:
+        return rank.tokens * compressed.rope_head_dim * (2.0 * model.num_heads + 1.0)
     values = model.attention_share * model.head_dim * (model.num_heads + model.num_kv_heads)
     return rank.tokens * values / rank.plans.tensor_parallel
 

@@ -16,6 +16,7 @@ from simulator.domain.lora import FEED_FORWARD_PRODUCTS
 from simulator.domain.plan import Recompute
 from simulator.layers.adapter_costs import adapters_s
 from simulator.layers.attention_costs import up_projections_s
+from simulator.layers.compressed_costs import norms_again_s
 from simulator.layers.connection_costs import connections_again_s
 from simulator.layers.moved_operators import (
     activation_bytes,
@@ -106,10 +107,14 @@ def _moved_again_s(rank: Rank, *, is_expert: bool) -> Floats:
     activated = _activated_again(rank, is_expert=is_expert)
     num_bytes = num_norms * norm_bytes(rank) + activation_bytes(rank, activated)
     num_kernels = num_norms * norm_kernels(rank) + np.any(activated) * activation_kernels(rank)
+    of_heads_s: Floats | float = 0.0
+    if rank.workload.model.compressed_attention and "mla_up_proj" in modules:
+        num_bytes, num_kernels = num_bytes + rotary_bytes(rank), num_kernels + rotary_kernels(rank)
+        of_heads_s = norms_again_s(rank)
     if has_latents and "mla_up_proj" in modules:
         kernels = rank.workload.model.attention_share * rotary_kernels(rank)
         num_bytes, num_kernels = num_bytes + rotary_bytes(rank), num_kernels + kernels
-    return operators_s(rank, num_bytes, num_kernels) + connections_again_s(rank)
+    return operators_s(rank, num_bytes, num_kernels) + connections_again_s(rank) + of_heads_s
 
 
 def _activated_again(rank: Rank, *, is_expert: bool) -> Floats | float:

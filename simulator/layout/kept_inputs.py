@@ -74,13 +74,16 @@ def norm_output_bytes(
 ) -> Floats:
     """Bytes per value kept of a norm's output: one tensor in 16 bits, or in fewer bits a copy for each product behind it.
 
-    Two products go down to latents, and two enter a block of Kimi Delta Attention. The router keeps its input in 16 bits,
+    Two products go down to latents, two are a latent and the key of compressed attention, and two enter a block of Kimi Delta
+    Attention. The router keeps its input in 16 bits,
     frozen or not (`RouterGatingLinearFunction` of Megatron Core). Shared experts read that copy, except with `delayed` scaling
     (`save_original_input` of Transformer Engine 2.6, which the product into a latent of experts is not asked for).
     """
     narrow = product = input_bytes(workload, plans)
     if behind is AdaptedProduct.QKV:
         narrow = _num_entered(workload.model) * product
+        if workload.model.compressed_attention:  # compressors read it in 16 bits
+            narrow = ACTIVATION_BYTES + narrow
     if behind is AdaptedProduct.FC1 and is_expert:
         experts = workload.model.experts
         of_shared = bool(experts and experts.shared_ffn_hidden_size) * product
@@ -93,7 +96,7 @@ def norm_output_bytes(
 
 def _num_entered(model: ModelShape) -> float:
     """Products that read the norm in front of a block that mixes tokens, mean over the blocks of a hybrid."""
-    of_attention = 2.0 if model.latent_attention else 1.0
+    of_attention = 2.0 if model.has_separate_norms else 1.0
     if model.linear_attention is None:
         return of_attention
     of_linear = 2.0 if model.linear_attention.low_rank else 1.0

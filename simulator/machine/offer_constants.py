@@ -109,7 +109,7 @@ def _kernels(job: Job, training: TrainingConstants) -> KernelConstants:
     kernels = calibrated_kernels(published, job.calibration, chips, formats)
     ratios = [cast_ratio(job.workload.fp8_recipe, precision, chip.family) for chip, precision in pairs]
     kernels = replace(kernels, cast_bytes_per_element=kernels.cast_bytes_per_element * np.array(ratios))
-    if job.workload.model.indexer:
+    if job.workload.model.chooses_tokens:
         return with_chosen_tokens(kernels, families)
     return with_head_width(kernels, job.workload.attention, families, job.workload.model.attention_dims[0])
 

@@ -36,6 +36,11 @@ from simulator.layout.kept_inputs import (
 )
 from simulator.layout.micro_batches import micro_batch_tokens
 from simulator.layout.recomputed_layers import layers_of_a_group, layers_of_streams
+from simulator.memory.compressed_widths import (
+    compressed_width,
+    compressed_working_bytes,
+    queries_again_width,
+)
 from simulator.memory.connection_widths import streams_again_width, streams_width
 from simulator.memory.indexer_widths import core_width, keys_width, queries_width, working_bytes
 from simulator.memory.layer_widths import gradient_widths, selected_width
@@ -88,7 +93,9 @@ class LayerActivations:
         residual, widest = (tokens * width for width in gradient_widths(workload, plans, is_expert=is_expert))
         # The backward pass has let go of the feed-forward block's tensors before it comes to attention.
         block = tokens * _block_width(workload, plans, is_expert=is_expert)
-        if workload.model.indexer:
+        if workload.model.compressed_attention:
+            attention = compressed_working_bytes(workload, plans)
+        elif workload.model.indexer:
             attention = working_bytes(workload, plans)
         else:
             scores_again = _score_bytes(workload, plans, SCORE_GRADIENT_BYTES)
@@ -148,6 +155,8 @@ def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Flo
     attention = _mixers(workload, plans) / plans.tensor_parallel
     if model.indexer:
         attention = _chosen_attention(workload, plans)
+    if model.compressed_attention:
+        attention = compressed_width(workload, plans)
     split = sequence_split(workload, plans)
     kept = (norms + latents) / split + attention + _block_width(workload, plans, is_expert=is_expert)
     if linear := model.linear_attention:  # inputs of the products up from a low rank, whole on every rank
@@ -273,9 +282,11 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
             # Inputs of the products and of their norms are apart, and the key is as wide as what makes it.
             of_latents = queries_width(workload, plans)
         attention = attention + model.attention_share * of_latents
+    if model.compressed_attention and "mla_up_proj" in modules:
+        attention = attention + queries_again_width(workload)
     if model.indexer and "core_attn" in modules:
         attention = attention + core_width(workload, plans)
-    if model.latent_attention and "layernorm" in modules:
+    if model.has_separate_norms and "layernorm" in modules:
         width = norm_width(workload, plans, AdaptedProduct.QKV, is_expert=is_expert)
         attention = attention + is_released * model.num_mixers * width
     if ("layernorm" in modules and is_expert) or ("mlp" in modules and not is_expert):

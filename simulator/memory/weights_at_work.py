@@ -85,6 +85,12 @@ def _largest_product(model: ModelShape, plans: PlanTable, stage: StageContent) -
     attention = model.num_heads * qk_dim + model.num_kv_heads * (qk_dim + value_dim) + model.gate_width
     if model.linear_attention:
         attention = max(attention, model.linear_attention.entering_width)
+    if compressed := model.compressed_attention:
+        queries, groups = (
+            compressed.query_rank * model.num_heads * model.head_dim,
+            compressed.group_parameters(model),
+        )
+        attention = max(queries, groups) // model.hidden_size
     dense = np.where(stage.dense_layers > 0, model.ffn_hidden_size, 0)
     expert = np.where(
         stage.expert_layers > 0, model.experts.expert_ffn_hidden_size if model.experts else 0, 0

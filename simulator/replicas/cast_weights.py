@@ -77,6 +77,8 @@ def _num_products(rank: Rank, weights: ChunkWeights) -> Floats:
     number = NUM_PRODUCTS - NUM_PRODUCTS_OF_ATTENTION + model.attention_share * len(attention_products(rank))
     if model.linear_attention:
         number += model.linear_share * len(linear_products(rank))
+    if compressed := model.compressed_attention:  # queries of the indexer; its other products stay in 16 bits
+        number += compressed.share("chosen", model.num_layers)
     if model.indexer:
         number += model.indexer_share * len(indexer_products(rank))
     return number + len(latent_products(rank)) * np.sign(weights.routed).T

@@ -26,6 +26,8 @@ class Reach:
     """Whether some blocks keep a state instead of attending."""
     has_indexer: bool
     """Whether an indexer chooses the tokens that attention sees."""
+    is_compressed: bool
+    """Whether attention sees compressed tokens."""
     has_streams: bool
     """Whether several streams carry the residual."""
     has_adapters: bool
@@ -48,6 +50,7 @@ class Reach:
             self.is_latent,
             self.is_linear,
             self.has_indexer,
+            self.is_compressed,
             self.has_streams,
             self.has_adapters,
             self.is_in_4_bits,
@@ -61,6 +64,7 @@ MEASURED_REACH = Reach(
     is_latent=False,
     is_linear=False,
     has_indexer=False,
+    is_compressed=False,
     has_streams=False,
     has_adapters=False,
     is_in_4_bits=False,
@@ -84,6 +88,7 @@ def reach_of(job: Job, plans: PlanTable, row: int) -> Reach:
         is_latent=workload.model.latent_attention is not None,
         is_linear=workload.model.linear_attention is not None,
         has_indexer=workload.model.indexer is not None,
+        is_compressed=workload.model.compressed_attention is not None,
         has_streams=workload.model.hyper_connections is not None,
         has_adapters=workload.lora is not None,
         is_in_4_bits=Precision.from_code(int(plans.precision[row])) is Precision.FP4,
@@ -99,6 +104,7 @@ def beyond_measured(reach: Reach) -> tuple[str, ...]:
         "latent attention",
         "linear attention",
         "attention to chosen tokens",
+        "compressed attention",
         "hyper-connections",
         "low-rank adapters",
         "4 bits",

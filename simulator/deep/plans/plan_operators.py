@@ -54,8 +54,7 @@ from simulator.deep.plans.tensor_ends import TensorEnds
 from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
 from simulator.layers.adapter_costs import adapters_s
-from simulator.layers.attention_costs import raised_s
-from simulator.layers.indexer_costs import indexer_s
+from simulator.layers.attention_costs import choice_s, raised_s
 from simulator.layers.input_gradients import (
     entered_in_attention,
     entered_in_feed_forward,
@@ -140,8 +139,8 @@ class _Layer:
         }
         if rank.workload.model.linear_attention:
             found[SCAN] = _pair(scan_s(rank), 1.0)
-        if rank.workload.model.indexer:
-            found[INDEXER] = _pair(indexer_s(rank), 1.0)
+        if rank.workload.model.chooses_tokens:
+            found[INDEXER] = _pair(choice_s(rank), 1.0)
         products = feed_forward_operators(rank, is_expert=self.is_expert)
         found |= {name: _pair(seconds, 1.0) for name, seconds in products.items()}
         if rank.workload.model.parallel_block:

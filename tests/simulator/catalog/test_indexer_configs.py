@@ -137,7 +137,7 @@ def test_what_a_shape_cannot_express_is_refused_in_a_sentence(config: Config, me
     assert len(caught.value.problems) == 1
 
 
-@pytest.mark.parametrize("model_type", ["deepseek_v4", "glm5_next_text"])
+@pytest.mark.parametrize("model_type", ["deepseek_v41", "glm5_next_text"])
 def test_other_models_with_an_indexer_stay_unknown(model_type: str) -> None:
     with pytest.raises(InputError, match="must be one of the known families"):
         shape_from_config(GLM_5 | {"model_type": model_type}, "strange")

@@ -35,11 +35,12 @@ from simulator.step.parts import Part
 from simulator.step.step import STEP_PARTS, step_parts
 from tests.simulator.builders import changed, gpt, job_of, plan_of, rented, training
 from tests.simulator.checkpoint_jobs import with_node
+from tests.simulator.compressed import DENSE as COMPRESSED
 from tests.simulator.deep.plan_cases import FEW, LARGE, MIXTURE, SMALL, TWO_NODES, Case
 from tests.simulator.hybrids import HYBRIDS, NEMOTRON_H
 from tests.simulator.sparse import INDEXER, with_indexer
 from tests.simulator.sparse import SMALL as SPARSE
-from tests.simulator.streams import LATENT_STREAMS, MIXED_STREAMS, STREAMS
+from tests.simulator.streams import LATENT_STREAMS, MIXED_STREAMS, STREAMS, with_streams
 
 LARGE_DIFFERENCE = 0.01
 """Largest difference of the depths on steps of seconds in which computing takes most; docs/deep/plans.md says so."""
@@ -644,6 +645,28 @@ class TestDepths:
         plan = plan_of(tensor=2, pipeline=2, data=2, recompute=recompute)
         parts, _ = parts_and_shape(job_of(workload), plan)
         assert_as_at_the_fast_depth(parts)
+
+    @pytest.mark.parametrize("recompute", Recompute)
+    @pytest.mark.parametrize("modules", [("core_attn",), ("mla_up_proj", "layernorm", "mhc")])
+    @pytest.mark.parametrize("trains", [True, False])
+    @pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP8])
+    def test_compressed_tokens_are_chosen_before_the_core(
+        self, recompute: Recompute, modules: tuple[str, ...], trains: bool, precision: Precision
+    ) -> None:
+        model = changed(with_streams(COMPRESSED), num_mtp_layers=1, experts=MIXTURE.experts)
+        choices = {"recompute_modules": modules, "trains_indexer": trains}
+        workload = changed(training(model, global_batch_size=16), **choices)
+        plan = plan_of(pipeline=2, data=8, expert=4, recompute=recompute, precision=precision)
+        parts, _ = parts_and_shape(job_of(workload), plan)
+        assert_as_at_the_fast_depth(parts)
+        works = [each.label for each in parts.passes[Part.EXPERT].forward if isinstance(each, Work)]
+        labels = [label for label in works if label != "waiting for the host"]
+        assert labels.index("indexer") == labels.index("attention core") - 1
+
+    @pytest.mark.parametrize("plan", [plan_of(pipeline=4, data=2), plan_of(data=8, zero=3)])
+    def test_steps_with_compressed_tokens_are_as_long(self, plan: Plan) -> None:
+        case = Case(job=job_of(training(COMPRESSED, sequence_length=16_384, global_batch_size=32)), plan=plan)
+        assert abs(_difference(_step(case))) < LARGE_DIFFERENCE
 
     @pytest.mark.parametrize("plan", [plan_of(pipeline=4, data=2), plan_of(pipeline=2, virtual=2, tensor=4)])
     def test_steps_with_all_streams_between_stages_are_as_long(self, plan: Plan) -> None:
