@@ -102,6 +102,8 @@ def _part_columns(job: Job) -> list[str]:
         columns += ["pipeline_parallel", "pipeline_schedule"]
     elif job.workload.overlaps_expert_exchange or job.workload.overlaps_input_gradients:
         columns.append("pipeline_schedule")
+    if "mhc" in job.workload.modules_again:  # of all layers of a chunk together
+        columns += [name for name in ("pipeline_parallel", "virtual_pipeline") if name not in columns]
     return [*columns, "data_parallel"] if job.workload.sequence_shape.has_unlike_replicas else columns
 
 

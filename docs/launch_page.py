@@ -69,12 +69,12 @@ a list of what differs: field, what is run, what the plan has, and the reason. *
   [`expert_products: grouped`](model/experts.md) sets the variable that asks it for one kernel, where it has one.
 - *Refused* (exit code 2) are [hybrid models](model/hybrids.md), since a job does not say in which order their blocks stand
   (`--hybrid-layer-pattern`); networks that its GPT models do not have ([hyper-connections](model/hyper-connections.md), for
-  which `pretrain_gpt.py` builds no layers, blocks in parallel, windows that move in steps of their size, norms over all heads,
-  shared experts beside experts with biases, fewer learned positions than tokens of a sequence, or any beside multi-token
-  prediction), attention to chosen tokens where its fused kernels do not run (accelerators before Hopper,
-  latents that are not 512 wide, biases, numbers of heads that neither fill nor divide a tile) or with more chunks than layers
-  that have an indexer, adapters, packed documents under context parallelism, numbers of tokens that Transformer Engine cannot
-  cast to 8 or 4 bits, and accelerators that are neither NVIDIA's nor AMD's.
+  which `pretrain_gpt.py` builds no layers, [compressed attention](model/compressed-attention.md), blocks in parallel, windows
+  that move in steps of their size, norms over all heads, shared experts beside experts with biases, fewer learned positions
+  than tokens of a sequence, or any beside multi-token prediction), attention to chosen tokens where its fused kernels do not
+  run (accelerators before Hopper, latents that are not 512 wide, biases, numbers of heads that neither fill nor divide a
+  tile) or with more chunks than layers that have an indexer, adapters, packed documents under context parallelism, numbers of
+  tokens that Transformer Engine cannot cast to 8 or 4 bits, and accelerators that are neither NVIDIA's nor AMD's.
 
 Not set is what changes neither time nor memory: data, tokenizer, learning rates, base of rotary positions, loss of the router.
 

@@ -89,6 +89,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/model/experts.md",
             "docs/model/context-parallelism.md",
             "docs/model/sparse-attention.md",
+            "docs/model/compressed-attention.md",
             "docs/model/hybrids.md",
             "docs/model/hyper-connections.md",
             "docs/model/adapters.md",

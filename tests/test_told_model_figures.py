@@ -9,10 +9,12 @@ import pytest
 
 from planner.measured.frameworks.deepspeed_habits import DEEPSPEED, INTERN_EVO
 from planner.measured.frameworks.habits import Habits
+from simulator import catalog
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
-from simulator.layers.attention_costs import attention_core_s
+from simulator.layers.attention_costs import attention_core_s, choice_s
+from simulator.layers.compressed_costs import KNOWN_KEYS, OTHER_KEYS
 from simulator.layers.indexer_costs import SPEED_HEAD_DIM, indexer_s
 from simulator.layers.layer_costs import expert_layer
 from simulator.layers.transferred_kernels import best_attention_flop_per_s
@@ -23,11 +25,13 @@ from simulator.step.step import simulate_step, step_parts
 from simulator.traffic.expert_exchange import RATE_IN_TRAINING
 from simulator.units import DAY
 from tests.simulator.builders import H100, changed, plan_of, rank_of, table_of, training
+from tests.simulator.compressed import FLASH, of_one_kind
 from tests.simulator.sparse import DEEPSEEK_V3, DEEPSEEK_V3_2
 from tests.support import H100_RENTED, job_with
 from tests.test_told_figures import words_of
 
 MODEL = Path(__file__).parents[1] / "docs" / "model"
+COMPRESSED = MODEL / "compressed-attention.md"
 EXPERTS, KERNELS, REPLICAS, RUN, SPARSE = (
     MODEL / f"{name}.md" for name in ("experts", "kernels", "replicas", "run", "sparse-attention")
 )
@@ -227,6 +231,51 @@ def test_the_page_on_chosen_tokens_tells_the_times_of_today() -> None:
         for length, figure in zip((4096, 16_384, 32_768, 65_536, 131_072), figures, strict=True):
             found = attention_ms(models[tokens], length, accelerators[chip])
             assert figure == pytest.approx(found, rel=0.03), (chip, tokens, length)
+
+
+def told_rows(page: Path, name: str) -> dict[str, list[float]]:
+    """Figures of a table of a page by the first cell of each line."""
+    table = page.read_text().partition(f"<!-- {name} -->\n")[2].partition("\n<!-- end -->")[0]
+    lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:])
+    return {cells[0]: [float(cell.replace(",", "")) for cell in cells[1:]] for cells in lines}
+
+
+def test_the_page_on_compressed_tokens_tells_the_times_of_today() -> None:
+    told, chips = told_rows(COMPRESSED, "compressed-tokens"), {"H100": H100, "B200": "b200-sxm-180gb"}
+    kinds = {
+        "window": of_one_kind(FLASH),
+        "chosen": of_one_kind(FLASH, chosen=True),
+        "heavy": of_one_kind(FLASH, heavy=True),
+    }
+    assert len(told) == 6
+    for line, figures in told.items():
+        chip, kind = line.split(", ")
+        for length, figure in zip((4096, 16_384, 65_536, 262_144), figures, strict=True):
+            workload = training(kinds[kind], sequence_length=length, global_batch_size=8)
+            rank = rank_of(workload, plan_of(), accelerator=chips[chip])
+            found = 1e3 * sum(float(way_s[0]) for way_s in (*attention_core_s(rank), *choice_s(rank)))
+            assert figure == pytest.approx(found, rel=0.03), (line, length)
+
+
+def test_it_tells_backward_speeds_with_few_tokens() -> None:
+    rank = rank_of(training(FLASH), plan_of(), accelerator="b200-sxm-180gb")
+    speed = best_attention_flop_per_s(rank, SPEED_HEAD_DIM)[0] * rank.kernels.attention_backward_fraction[0]
+    at_once = [
+        f"{speed / 1e12 * (1 + OTHER_KEYS / KNOWN_KEYS) / (1 + OTHER_KEYS / keys):.0f}"
+        for keys in (128, 512, 1024, 2048)
+    ]
+    assert f"| here | {' | '.join(at_once)} |" in COMPRESSED.read_text()
+
+
+@pytest.mark.parametrize("name", ["deepseek-v4-flash", "deepseek-v4-pro"])
+def test_it_tells_weights_and_operations(name: str) -> None:
+    model = catalog.model(name)
+    active = model.num_active_parameters - model.embedding_parameters
+    flop = "; ".join(f"{model.model_flop_per_token(length) / 1e9:.1f}" for length in (4096, 65_536))
+    (line,) = (line for line in COMPRESSED.read_text().splitlines() if line.startswith(f"| {model.name} |"))
+    assert f"| {model.num_parameters / 1e9:,.1f} |" in line
+    assert f"| {active / 1e9:.1f} |" in line
+    assert line.endswith(f"| {flop} |")
 
 
 @pytest.mark.parametrize(

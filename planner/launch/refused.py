@@ -48,6 +48,11 @@ def _shapes(model: ModelShape) -> list[tuple[str, str, str]]:
     if model.linear_attention:
         rule = f"{FRAMEWORK} needs the order of a hybrid's blocks (--hybrid-layer-pattern), which a job does not have"
         found.append(("workload.model.linear_attention.kind", model.linear_attention.kind, rule))
+    if compressed := model.compressed_attention:
+        rule = (
+            f"{FRAMEWORK} of August 2026 has no attention to compressed tokens (csa.py) but on its branch dev"
+        )
+        found.append(("workload.model.compressed_attention.query_rank", str(compressed.query_rank), rule))
     if hyper := model.hyper_connections:
         rule = f"{FRAMEWORK}'s pretrain_gpt.py builds no layers with several residual streams (mhc_num_residual_streams)"
         found.append(("workload.model.hyper_connections.num_streams", str(hyper.num_streams), rule))

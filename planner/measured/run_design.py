@@ -16,6 +16,7 @@ from planner.measured.recomputation.fitting_modules import in_model
 from planner.measured.run_layout import RunLayout
 from planner.measured.software.run_software import RunSetting
 from planner.measured.unmodelled import remark_packing, remark_window
+from planner.measured.workload.compressed import compressed_cells, refuse_shared_sequences
 from planner.measured.workload.hybrids import hybrid_cells
 from planner.measured.workload.indexers import fitted_to_chosen_tokens, indexer_cells
 from planner.measured.workload.predicted import cut_around_modules, num_mtp_layers
@@ -79,11 +80,13 @@ def design_of(setting: RunSetting) -> RunDesign:
         "qk_norm": qk_norm(told, known),
         **hybrid_cells(known, shape["num_layers"]),
         **indexer_cells(told, known, shape["num_layers"]),
+        **compressed_cells(told, known, shape["num_layers"]),
         **cut_cells,
         **layout.cells,
         **setting.node.cells,
         **habit_cells,
     }
+    refuse_shared_sequences(sizes)
     cells = {**sizes, **in_model(told, setting.recomputed(), sizes), **schedule_cells, **sequences}
     return RunDesign(
         cells={**cells, **fitted_to_chosen_tokens(told, cells)},

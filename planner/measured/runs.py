@@ -18,13 +18,15 @@ from typing import get_args
 import numpy as np
 
 from planner.measured.software.framework_habits import habits_of
-from planner.measured.workload import hybrids, indexers
+from planner.measured.workload import compressed, hybrids, indexers
 from simulator import catalog
 from simulator.domain.attention_span import SlidingWindow
 from simulator.domain.blocks import LatentAttention, MixtureOfExperts
 from simulator.domain.calibration import Calibration
+from simulator.domain.compressed_attention import CompressedAttention
 from simulator.domain.documents import Documents
 from simulator.domain.hardware import Node, Site
+from simulator.domain.hyper_connections import HyperConnections
 from simulator.domain.job import Job
 from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.model import ModelShape
@@ -58,11 +60,19 @@ _OF_LINEAR_ATTENTION: Mapping[str, str] = {
     name: f"{hybrids.PREFIX}{name}" for name in LinearAttention.model_fields
 }
 _OF_INDEXER: Mapping[str, str] = {name: f"{indexers.PREFIX}{name}" for name in TokenIndexer.model_fields}
+_OF_COMPRESSED: Mapping[str, str] = {
+    name: f"{compressed.PREFIX}{name}" for name in CompressedAttention.model_fields
+}
+_OF_STREAMS: Mapping[str, str] = {
+    name: f"{compressed.STREAMS_PREFIX}{name}" for name in HyperConnections.model_fields
+}
 """Names of cells by field."""
 DECIDING = {
     *("accelerator", "node", "fabric", "lora_rank", "lora_targets", "lora_all_to_all"),
     *_OF_LINEAR_ATTENTION.values(),
     *_OF_INDEXER.values(),
+    *_OF_COMPRESSED.values(),
+    *_OF_STREAMS.values(),
     *(
         name
         for record in (Plan, *_OF_A_JOB)
@@ -339,6 +349,8 @@ def _network(row: Row) -> ModelShape:
         "latent_attention": latent,
         "sliding_window": window,
         "linear_attention": _renamed(row, _OF_LINEAR_ATTENTION),
+        "compressed_attention": _renamed(row, _OF_COMPRESSED),
+        "hyper_connections": _renamed(row, _OF_STREAMS),
     }
     return ModelShape.model_validate(
         _filled(row, ModelShape) | parts | {"name": row["model"], "source": "measured"}

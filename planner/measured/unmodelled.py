@@ -35,7 +35,8 @@ _WITH_STATES = (
     r"qwen-?3(\.5|-?(coder-?)?next)|minimax-?(text-?|vl-?)?(01|m1)\b",
 )
 """Networks with state-space or linear-attention layers, which do not attend to all tokens."""
-_SPARSE = r"deepseek-?v4|\bdsv4"
+_COMPRESSES = re.compile(r"deepseek-?v?4\b|\bdsv4")
+"""Networks whose attention sees compressed tokens."""
 _OTHER_NETWORKS = (
     r"\b(m|flan-?|u?m?)t5\b|bert(a|-\w+)?\b|\bul2\b|\bm?bart\b",
     r"\bvit\b|diffusion|\bsdxl\b|flux|whisper|\bdlrm",
@@ -45,11 +46,11 @@ _OF_ODD_LAYERS = re.compile(r"llama\b.*nemotron\b.*\b(super|ultra|(49|51|253)b)\
 _CHOOSES_TOKENS = re.compile(r"deepseek-?v3\.2|\bdsv3\.2|\bglm-?5\b")
 """Networks whose attention sees only the tokens that an indexer selects."""
 _HAS_STATES = re.compile("|".join(_WITH_STATES))
-_UNLIKE_A_DECODER = re.compile("|".join((_SPARSE, *_OTHER_NETWORKS)))
+_UNLIKE_A_DECODER = re.compile("|".join(_OTHER_NETWORKS))
 
 
 def refuse_unlike_a_decoder(model: str, known: ModelShape | None = None) -> None:
-    """Refuses networks whose layers are not those of a decoder-only transformer, except hybrids of the catalogue.
+    """Refuses networks whose layers are not those of a decoder-only transformer, except those of the catalogue.
 
     Args:
         model: its name.
@@ -63,6 +64,11 @@ def refuse_unlike_a_decoder(model: str, known: ModelShape | None = None) -> None
         if known and known.linear_attention:
             return
         rule = "layers with a state are known only of the catalogue's models (`capplan catalog models`)"
+        raise CannotModelError(f"model {model}: {rule}")
+    if _COMPRESSES.search(name):
+        if known and known.compressed_attention:
+            return
+        rule = "compressed attention is known only of the catalogue's models (`capplan catalog models`)"
         raise CannotModelError(f"model {model}: {rule}")
     if _UNLIKE_A_DECODER.search(name):
         raise CannotModelError(f"model {model}: only decoder-only transformers are modelled")

@@ -57,9 +57,9 @@ class CompressedAttention(Record):
     """Groups of heads whose outputs are projected together (g; `o_groups`)."""
     output_rank: int = Field(gt=0, le=1_000_000)
     """Values to which the output of a group is projected (o; `o_lora_rank`)."""
-    num_chosen_layers: int = Field(ge=0, le=10_000)
+    num_chosen_layers: int = Field(default=0, ge=0, le=10_000)
     """Layers that see compressed tokens which an indexer chooses (`compressed_sparse_attention`)."""
-    num_heavy_layers: int = Field(ge=0, le=10_000)
+    num_heavy_layers: int = Field(default=0, ge=0, le=10_000)
     """Layers that see all heavily compressed tokens (`heavily_compressed_attention`); the others have a window alone."""
     chosen_ratio: int = Field(default=4, gt=1, le=1_000_000)
     """Tokens for each compressed one in the former (r); it overlaps with the one before it."""

@@ -26,7 +26,9 @@ from simulator.simulate import simulate
 from simulator.table import Floats
 from simulator.units import DAY, HOUR
 from studies.designs.plan_keys import plan_keys
+from tests.simulator.compressed import DENSE as COMPRESSED
 from tests.simulator.sparse import with_indexer
+from tests.simulator.streams import with_streams
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
 NUM_LAYOUTS = 250
@@ -108,6 +110,17 @@ JOBS: Mapping[str, Job] = {
             "precisions": ["bf16", "fp8"],
             "sequence_length": 32_768,
             "global_batch_size": 64,
+        },
+        search=KNOBS,
+    ),
+    "compressed tokens behind several streams": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        workload={
+            "model": with_streams(COMPRESSED).model_dump(mode="json", exclude_none=True),
+            "precisions": ["bf16", "fp8"],
+            "sequence_length": 32_768,
+            "global_batch_size": 64,
+            "recompute_modules": ["mla_up_proj", "mhc"],
         },
         search=KNOBS,
     ),

@@ -425,8 +425,28 @@ class TestChosenTokens:
         assert most == [61 + 2, 1 + 60 // 4]
 
 
+class TestCompressedTokens:
+    """What does a search try for DeepSeek-V4?"""
+
+    def tried(self, **search: object) -> PlanTable:
+        workload = {"model": "deepseek-v4-flash", "global_batch_size": 512, **search}
+        return enumerate_layouts(job_with({**H100_RENTED, "num_gpus": 512}, workload=workload))
+
+    def test_ranks_share_neither_heads_nor_sequences(self) -> None:
+        tried = self.tried()
+        assert len(tried) > 0
+        assert set(tried.tensor_parallel.tolist()) == set(tried.context_parallel.tolist()) == {1}
+
+    @pytest.mark.parametrize(
+        ("modules", "is_tried"), [(["core_attn"], False), (["mla_up_proj", "mhc"], True)]
+    )
+    def test_only_what_can_be_computed_again_is_tried(self, modules: list[str], is_tried: bool) -> None:
+        tried = self.tried(recompute_modules=modules)
+        assert (Recompute.SELECTIVE.code in tried.recompute) == is_tried
+
+
 def test_nothing_fits_a_tiny_budget_for_models_whose_keys_are_gathered() -> None:
     """Windows and indexers: bounds of no layouts at all."""
-    for model in ("gpt-oss-20b", "glm-5"):
+    for model in ("gpt-oss-20b", "glm-5", "deepseek-v4-pro"):
         job = job_with({**H100_RENTED, "num_gpus": 8}, workload={"model": model})
         assert len(bound_step(job, no_layouts(job))) == 0

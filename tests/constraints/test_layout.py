@@ -9,6 +9,7 @@ import pytest
 from constraints.layout import LAYOUT_RULES, can_save_by, is_valid_layout, layout_excess
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme
+from tests.simulator.compressed import DENSE
 from tests.simulator.hybrids import small_hybrid
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
 
@@ -126,6 +127,7 @@ ULYSSES = {"workload": {"context_exchange": "all_to_all"}}
 HYBRID = {"workload": {"context_exchange": "hybrid", "model": "qwen2.5-7b"}}
 WINDOWED = {"workload": {"model": "mistral-7b", "context_exchange": "ring"}}
 LINEAR = {"workload": {"model": small_hybrid(4, 4), "sequence_length": 6144}}
+COMPRESSED = {"workload": {"model": DENSE.model_dump(mode="json", exclude_none=True)}}
 PARTS_OF_EXPERTS = {"workload": {"model": "mixtral-8x7b", "expert_tensor_parallel": 4}}
 THIRDS_OF_EXPERTS = {"workload": {"model": "mixtral-8x7b", "expert_tensor_parallel": 3}}
 MIXTRAL = {"workload": {"model": "mixtral-8x7b", "global_batch_size": 192}}
@@ -167,6 +169,8 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("context_exchange", WINDOWED, {"num_gpus": 16, "context_parallel": 2}),
     # 64 heads of Mamba-2 in eight groups: no group for each of sixteen ranks; six ranks have no whole heads.
     ("attention_heads", LINEAR, {"num_gpus": 16, "tensor_parallel": 16}),
+    ("attention_heads", COMPRESSED, {"num_gpus": 16, "tensor_parallel": 2}),
+    ("context_exchange", COMPRESSED, {"num_gpus": 16, "context_parallel": 2}),
     ("context_exchange", LINEAR, {"num_gpus": 24, "context_parallel": 6}),
     ("experts", {}, {"num_gpus": 16, "expert_parallel": 2}),
     ("experts", MIXTRAL, {"num_gpus": 48, "expert_parallel": 3}),

@@ -11,6 +11,7 @@ from constraints.lattice import enumerate_layouts
 from constraints.layout_model import all_degrees, conflicting_rules, nearest_layout
 from simulator.domain.job import Job
 from tests.simulator.builders import changed
+from tests.simulator.compressed import DENSE as COMPRESSED
 from tests.simulator.hybrids import small_hybrid
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
@@ -71,10 +72,12 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(H100_RENTED, B200_RENTED, workload=SCALED_BY_BLOCK, search=FEW),
         job_with(workload=LINEAR, search={"context_parallel": [1, 2, 3, 4, 8]}),
         job_with(workload=DELTA, search={"context_parallel": [1, 2, 3, 4, 8]}),
+        job_with(workload={"model": COMPRESSED}, search={"context_parallel": [1, 2], "tensor_parallel": [1, 2, 4]}),
     ],
     ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "heads",
          "windows", "pairs", "groups", "groups and pairs", "pairs alone", "to and fro", "chunks for one schedule",
-         "schedules without groups", "weight gradients", "scales of blocks", "linear attention", "delta rule"],
+         "schedules without groups", "weight gradients", "scales of blocks", "linear attention", "delta rule",
+         "compressed tokens"],
 )  # fmt: skip
 def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
     listed = listed_degrees(job)

@@ -41,9 +41,12 @@ def _parts(sizes: Mapping[str, object]) -> Parts:
     """Returns what the layers of a network have."""
     has_experts = _is_some(sizes.get("num_experts"))
     return Parts(
-        latent_attention=_is_some(sizes.get("key_value_rank")),
+        latent_attention=any(
+            _is_some(sizes.get(each)) for each in ("key_value_rank", "compressed_query_rank")
+        ),
         experts=has_experts,
         shared_experts=has_experts and _is_some(sizes.get("shared_ffn_hidden_size")),
+        streams=_is_some(sizes.get("hyper_num_streams")),
         dense_layers=not has_experts or _is_some(sizes.get("num_dense_layers")) or _has_layers_between(sizes),
     )
 

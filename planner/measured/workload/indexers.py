@@ -37,7 +37,7 @@ def fitted_to_chosen_tokens(told: Told, cells: Mapping[str, object]) -> dict[str
         told: the row.
         cells: fields of its network, workload and plan.
     """
-    if f"{PREFIX}num_heads" not in cells:
+    if not {f"{PREFIX}num_heads", "compressed_query_rank"} & cells.keys():
         return {}
     fitted: dict[str, object] = {}
     if cells["attention"] != "flash":
@@ -50,7 +50,10 @@ def fitted_to_chosen_tokens(told: Told, cells: Mapping[str, object]) -> dict[str
         fitted["context_exchange"] = "all_gather"
     if cells.get("selective_recompute", "attention") != "attention":
         if cells["recompute"] == "selective":
-            told.remark("recompute", "attention to chosen tokens is simulated with its core computed again")
+            again = "is simulated with its core computed again"
+            if "compressed_query_rank" in cells:
+                again = "never computes its core again, and is simulated so"
+            told.remark("recompute", f"attention to chosen tokens {again}")
         fitted["selective_recompute"] = "attention"
     if windows := dict.fromkeys(SlidingWindow.model_fields.keys() & cells.keys()):
         told.remark("window", "left out: attention sees the tokens that an indexer chooses")

@@ -95,7 +95,7 @@ def with_layers_of_name(cells: Cells) -> Cells:
 
 def _remark_latent(told: Told, known: ModelShape | None) -> None:
     """Remarks that latent attention is not simulated for models not known to have it, since its ranks have no columns."""
-    if says_latent("kv_heads", told.text("kv_heads")) and not (known and known.latent_attention):
+    if says_latent("kv_heads", told.text("kv_heads")) and not (known and known.has_separate_norms):
         told.remark("kv_heads", "latent attention is left out, but of models of the catalogue that have it")
 
 
@@ -141,7 +141,7 @@ def parallel_block(told: Told, known: ModelShape | None) -> ParallelBlock | None
 def qk_norm(told: Told, known: ModelShape | None) -> QueryKeyNorm | None:
     """Returns the norms of queries and keys: those of a known model or its family, unless notes or model say otherwise."""
     said = "; ".join(told.text(column) for column in ("notes", "model"))
-    if is_denied(_QK_NORM, said) or (known and known.latent_attention):
+    if is_denied(_QK_NORM, said) or (known and known.has_separate_norms):
         return None
     usual = known.qk_norm if known else norms_heads(told.name("model"))
     return usual or ("per_head" if affirmed(_QK_NORM, said) else None)
