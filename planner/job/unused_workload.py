@@ -6,9 +6,16 @@ from planner.job.unused_rule import UnusedRule
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.lora import AdaptedProduct
+from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan, Recompute
 
 _DEGREES = ("tensor_parallel", "pipeline_parallel", "virtual_pipeline", "context_parallel", "expert_parallel")
+
+
+def _has_indexer(model: ModelShape) -> bool:
+    """Whether an indexer chooses tokens, or compressed ones, in some layers."""
+    compressed = model.compressed_attention
+    return model.indexer is not None or (compressed is not None and compressed.num_chosen_layers > 0)
 
 
 def narrowed_to(job: Job, plan: Plan) -> Job:
@@ -212,7 +219,7 @@ WORKLOAD_RULES = (
         paths=_paths("context_exchange", "documents.is_split_each"),
     ),
     UnusedRule(
-        is_used=lambda job: job.workload.model.indexer is not None,
+        is_used=lambda job: _has_indexer(job.workload.model),
         why="the model has no indexer",
         paths=_paths("trains_indexer"),
     ),

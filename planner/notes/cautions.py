@@ -11,6 +11,7 @@ from planner.job.batch_size import batch_notes
 from planner.job.unused_fields import unused_notes
 from planner.notes.accuracy_notes import accuracy_notes
 from planner.notes.chosen_note import chosen_notes
+from planner.notes.compressed_note import compressed_notes
 from planner.notes.cooling_note import cooling_notes
 from planner.notes.cut_note import balance_notes, cut_notes
 from planner.notes.hybrid_note import hybrid_notes
@@ -78,5 +79,5 @@ def plan_notes(job: Job, design: Design) -> list[str]:
     """Returns remarks on how a design is paid for, cut into chunks, sharded and placed."""
     plan = design.plan
     notes = [*purchase_notes(job, design), *cut_notes(job, plan), *interleaving_notes(job, plan)]
-    notes += chosen_notes(job, plan) + hybrid_notes(job, plan)
+    notes += [*chosen_notes(job, plan), *compressed_notes(job, plan), *hybrid_notes(job, plan)]
     return [*notes, *sharding_notes(job, plan), *placement_notes(job, plan)]

@@ -62,7 +62,7 @@ def compressed_working_bytes(workload: Workload, plans: PlanTable) -> Floats:
     backward = tokens * (2.0 * ACTIVATION_BYTES * model.num_heads * model.head_dim + WIDE_BYTES * keys)
     scores = WIDE_BYTES * tokens * workload.sequence_length / compressed.chosen_ratio
     at_once = (1.0 + CHOICE_RATIO) * np.minimum(scores, MOST_SCORE_BYTES)
-    return np.maximum(backward, np.sign(chosen) * at_once)
+    return np.asarray(np.maximum(backward, np.sign(chosen) * at_once))
 
 
 def _trained_width(workload: Workload, plans: PlanTable, compressed: CompressedAttention) -> Floats:
