@@ -78,6 +78,7 @@ unit in its name; fractions are 0..1; bytes, seconds, watts and dollars have no 
 - What is required must be given. `null` is the same as leaving a field out, unless the field says otherwise.
 - Commands replace values: `--set limits.budget_usd=4e6`, `--set offers[0].num_gpus.max=512` (offers are counted from 0),
   `--set site.power_usage_effectiveness=1.1`, `--set limits.deadline_days=null`.
+- [Single fields of a known model](#one-field-of-a-known-model) can be changed in the same way.
 - All problems of a file are reported at once, each with the path of its field; the exit code is 2.
 - Anchors, aliases and tags of YAML are refused, as are duplicate fields, unknown ones, and files above 1 MB.
 - Numbers other than 0 lie between 1e-30 and 1e30 in absolute value, where a field has no narrower range.
@@ -86,6 +87,22 @@ unit in its name; fractions are 0..1; bytes, seconds, watts and dollars have no 
 - Limits that turn out too tight are no problem of the file: the study proves it and says what would help (exit code 3).
 
 This page is generated from the types: `python -m docs.generate`.
+
+## One field of a known model
+
+A model of the catalogue, or one from a `config.json`, can be trained with some fields of its [shape](#modelshape) changed. What
+is not named stays as it is known, also inside a part such as `experts`; `null` takes an optional part out:
+
+```text
+model: {name: deepseek-v3.2, num_layers: 30, experts: {num_experts: 64}}   # a smaller relative
+model: {name: deepseek-v3.2, latent_attention: {indexer: null}}            # the same, seeing all tokens
+model: {config: mine/config.json, vocabulary_size: 64000}
+```
+
+`--set workload.model.num_layers=30` does the same to a job that names a model, and so does `--set workload.model.experts=null`.
+The axes of a [sweep](sweep.md) take such fields, too. Answers, reports and MLflow then tell what the model is:
+`DeepSeek-V3.2, changed: num_layers 30`. A model from a `config.json` with a `name` of its own keeps that name. A shape with all
+of its required fields is a model of its own, whatever its name, and takes nothing from the catalogue.
 """
 SWEEP_INTRODUCTION = """\
 # Sweeps: sizes, checkpoint schemes and intervals of one job
@@ -108,7 +125,7 @@ accelerators, sweep a job for each.
 For every size and scheme, the terminal shows the largest goodput and the interval that reaches it. `*` marks schemes on
 another layout, and `-`, with the reason, schemes that no layout supports. Below the tables it tells [how well the steps are
 known](validation.md): their 80 % interval, and once each why some are known less well, as `simulate` does (never measured,
-barely validated, scaled from other accelerators). `--output` (a new CSV file) and `--json` have every row: the layout, step,
+barely validated, scaled from other accelerators). `--output` (a new CSV file) and `--json` have every row: model, layout, step,
 its interval, these reasons with ` | ` between them (`step_time_notes`) and MFU; stall, commit time, bytes per GPU and interval
 of the saves; tokens per second with and without interruptions; time, energy, cost and carbon. Where nothing is ever saved, or
 a run never ends, the file has `inf`, and JSON `null`. [The study of cluster size](studies/cluster-size-and-checkpointing.md) is

@@ -35,6 +35,8 @@ EXAMPLES: tuple[tuple[str, ...], ...] = (
     ("workload.overlaps_shared_experts=true", "workload.overlaps_expert_exchange=true"),
     ("workload.model=nemotron-3-super-120b-a12b", "workload.overlaps_shared_experts=true"),
     ("workload.model=mixtral-8x7b", "workload.expert_imbalance=5"),
+    ("workload.model.num_heads=60",),
+    ("workload.model=deepseek-v3.2", "workload.model.experts.num_experts=60"),
     ("workload.precisions=[fp4]",),
     ("offers[0].num_gpus={min: 65, max: 70}",),
     (f"{_RENT}=2.5", f"{_NODE}=280000"),

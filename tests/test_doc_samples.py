@@ -99,7 +99,8 @@ class TestDefaultsAndTypes:
         job = parse_job(JOB, overrides=[*overrides, "offers[0].num_gpus.min=8"])
         assert (job.limits.budget_usd, job.offers[0].num_gpus.max) == (4e6, 512)
         assert job.site.power_usage_effectiveness == 1.1
-        assert len(overrides) == 4
+        assert job.workload.model.num_layers == 30
+        assert len(overrides) == 6
 
 
 def test_the_page_of_measured_rows_has_all_fields_of_a_row() -> None:

@@ -83,6 +83,8 @@ class DeepStep(Record):
     """Hash of the content of the catalogue that was used."""
     job: str
     """Name of the job."""
+    model: str = ""
+    """Name of the model, with what the job changes of a known one."""
     plan: Plan
     """The decisions, with defaults filled in."""
     step_time_s: float
@@ -254,6 +256,7 @@ def _answer(job: Job, plan: Plan, request: DeepRequest, step: PlanStep) -> DeepS
         capplan_version=__version__,
         catalog_hash=catalog_hash(),
         job=job.name,
+        model=job.workload.model.name,
         plan=plan,
         step_time_s=step.step_time_s,
         fast_step_time_s=fast_s,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.deep.answer import DeepStep
 from planner.deep.link_rows import link_rows
+from planner.job.named_model import told_changes
 from planner.recommended.design_words import layout, part_words
 from planner.text import human
 from planner.text.text_blocks import bar, grid, headline, sentences, title
@@ -59,4 +60,10 @@ def _notes(answer: DeepStep) -> list[str]:
     more = f"; and {human.count(hidden)} more" if hidden > 0 else ""
     told = [f"Slower parts: {'; '.join(slow)}{more}."] if slow else []
     broken = [f"The plan violates a limit: {sentence}" for sentence in answer.warnings]
-    return [*told, played, "One step, without failures and random stragglers.", *broken]
+    return [
+        *told_changes(answer.model),
+        *told,
+        played,
+        "One step, without failures and random stragglers.",
+        *broken,
+    ]

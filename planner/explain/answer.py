@@ -82,7 +82,12 @@ def explain_plan(job: Job, plan: Plan | Mapping[str, object]) -> PlanExplanation
     is_feasible = all(check.state in ("kept", "not_set") for check in checks)
     ways_out = () if is_feasible or num_gpus != checked.num_gpus else _ways_out(job, checked)
     return PlanExplanation(
-        job=job.name, plan=checked, is_feasible=is_feasible, checks=checks, ways_out=ways_out
+        job=job.name,
+        model=job.workload.model.name,
+        plan=checked,
+        is_feasible=is_feasible,
+        checks=checks,
+        ways_out=ways_out,
     )
 
 
@@ -122,6 +127,7 @@ def explain_space(
     reason = None if len(whole.layouts) and least.can_keep(set_limits(job)) else _infeasibility(job, space)
     return SpaceExplanation(
         job=job.name,
+        model=job.workload.model.name,
         num_tried=counted.num_tried,
         num_valid=counted.num_valid,
         num_admitted=counted.num_admitted,

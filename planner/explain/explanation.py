@@ -58,6 +58,8 @@ class PlanExplanation(Record):
     """Version of this form."""
     job: str
     """Name of the job."""
+    model: str = ""
+    """Name of the model, with what the job changes of a known one."""
     plan: Plan
     """The decisions, defaults filled in."""
     is_feasible: bool
@@ -102,6 +104,8 @@ class SpaceExplanation(Record):
     """Version of this form."""
     job: str
     """Name of the job."""
+    model: str = ""
+    """Name of the model, with what the job changes of a known one."""
     num_tried: int
     """Designs that are tried: valid divisions by the degrees, under every choice of the job."""
     num_valid: int

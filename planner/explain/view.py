@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from constraints.registry import CONSTRAINTS, Constraint
 from planner.explain.explanation import Check, PlanExplanation, SpaceExplanation, State
+from planner.job.named_model import told_changes
 from planner.recommended.choice_words import CHOICE_WORDS, written
 from planner.recommended.comparisons import OtherChoice
 from planner.recommended.design_words import headline as design_headline
@@ -74,6 +75,7 @@ def show_plan(explained: PlanExplanation, console: Console) -> None:
     violates = f"violates {human.counted(broken, 'constraint')}"
     verdict = "meets every constraint" if explained.is_feasible else violates
     headline(console, f"Job {explained.job}: the plan {verdict}", is_good=explained.is_feasible)
+    sentences(console, told_changes(explained.model))
     for state, heading in STATES.items():
         checks = [check for check in explained.checks if check.state == state]
         if checks:
@@ -145,6 +147,7 @@ def _removed_rows(explained: SpaceExplanation) -> Iterator[tuple[str, ...]]:
 
 
 def _notes(explained: SpaceExplanation) -> Iterator[str]:
+    yield from told_changes(explained.model)
     yield "Last column: designs that violate no other constraint at the same stage."
     if explained.num_feasible is None:
         yield (

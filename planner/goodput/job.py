@@ -20,6 +20,7 @@ from planner.explain.runnable_plan import obstacles, plan_that_runs
 from planner.explain.violations import limit_violations
 from planner.goodput.answer import LONGEST_S, NUM_REPLICATIONS, Goodput, RunInputs, play_run, run_inputs
 from planner.goodput.schemes import JobRun, SchemeGoodput
+from planner.job.named_model import told_changes
 from planner.notes.interval_note import interval_notes
 from planner.notes.reasons import RULES
 from planner.notes.servers_note import server_notes
@@ -229,7 +230,8 @@ class _Runs:
         broken = [rule for rule in limit_violations(self.job, own) if rule.kind == "physics"]
         notes = [rule.sentence for rule in broken if rule.constraint != "progress"]
         notes += interval_notes(self.plan, float(self.column("interval_s")[0]), own)
-        return (*notes, *server_notes(own.outcomes.checkpoints, 0), *calibration_notes(self.job))
+        notes += [*server_notes(own.outcomes.checkpoints, 0), *calibration_notes(self.job)]
+        return (*notes, *told_changes(self.job.workload.model.source))
 
 
 def _columns(job: Job, evaluation: Evaluation, given: Mapping[str, object]) -> RunColumns:

@@ -79,8 +79,8 @@ FORMS = (
     Form(
         model=Workload,
         field="model",
-        written="model of the catalogue, {config: path of a config.json}, or the fields of ModelShape; beside the first two "
-        "num_mtp_layers may stand: {name: model of the catalogue, num_mtp_layers: 1}",
+        written="model of the catalogue, {config: path of a config.json}, or the fields of ModelShape; fields beside the first "
+        "two change them, and null takes a part out: {name: deepseek-v3.2, num_layers: 30, experts: {num_experts: 64}}",
     ),
     Form(model=Workload, field="framework", written="framework of the catalogue"),
     Form(
@@ -103,8 +103,8 @@ FORMS = (
         field="config",
         written="path, relative to the job file",
         default="not set",
-        meaning="`config.json` as published with the weights; stands alone or with `name` and `num_mtp_layers` in the place "
-        "of all other fields: multi-token prediction that it tells of is trained only where a job asks for it. Of a model "
+        meaning="`config.json` as published with the weights, in the place of all other fields; those that are given "
+        "change it. Multi-token prediction that it tells of is trained only where `num_mtp_layers` asks for it. Of a model "
         "for several media its `text_config` is read: the language model alone. "
         "Without `name` it is called like the file or its folder, or, where these say nothing (`hf/config.json`), by "
         "`_name_or_path` or `model_type`.",
@@ -212,8 +212,6 @@ LONG_FORMS: dict[str, tuple[str, ...]] = {
     "reliability": ("preset",),
 }
 """Fields whose single value is short for a mapping with that value under each of these keys."""
-ALONE_BESIDE = {"model": ("num_mtp_layers",)}
-"""The only fields allowed in addition to the keys of a single value, where not every field is allowed."""
 
 
 def form_of(model: type[Record], field: str) -> Form | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from planner.input.problems import Findings
-from planner.input.schema import ALONE_BESIDE, DEFAULT_PRESET, Location, long_form
+from planner.input.schema import DEFAULT_PRESET, Location, long_form
 from planner.input.yaml_text import parse_value
 from planner.text import human
 from simulator.argument_names import Argument
@@ -84,16 +84,10 @@ def _replaced(node: object, rest: Location, value: object, done: Location, findi
         items[step] = _replaced(items[step], rest[1:], value, here, findings)
         return items
     fields = _fields(node, done)
-    is_single = isinstance(node, (str, int, float))
-    if fields is None or (is_single and not _may_stand_beside(done, step)):
+    if fields is None:
         findings.add(done, node, f"has no field {step}: it is a single value or a list")
         return node
     return {**fields, step: _replaced(fields.get(step), rest[1:], value, here, findings)}
-
-
-def _may_stand_beside(location: Location, step: str) -> bool:
-    """Whether a field may be added to those for which a short form stands."""
-    return step in ALONE_BESIDE.get(str(location[-1]), (step,))
 
 
 def _fields(node: object, location: Location) -> Mapping[str, object] | None:

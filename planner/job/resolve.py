@@ -5,30 +5,24 @@ Values that cannot be resolved are reported and become `None`; the report hides 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from planner.calibration.file import load_calibration
 from planner.input.number_text import way_out
 from planner.input.plain import plain_copy
-from planner.input.problems import Findings, nearest, shown
-from planner.input.schema import DEFAULT_PRESET, Location
-from planner.input.yaml_text import read_document
+from planner.input.problems import Findings, nearest
+from planner.input.schema import DEFAULT_PRESET
 from planner.job.batch_size import whole_sequences
 from planner.job.framework import with_habits
+from planner.job.named_model import resolved_model
 from planner.job.offers import resolved_offer
-from planner.job.short_forms import Fields, entry, found, lengthen, without_nulls
+from planner.job.short_forms import Fields, entry, lengthen, without_nulls
 from planner.job.sites import resolved_site, resolved_what_if
 from simulator import catalog
-from simulator.domain.model import ModelShape
 from simulator.domain.reliability import RELIABILITY_PRESETS
 from simulator.domain.straggler_causes import STRAGGLER_PRESETS
 from simulator.errors import InputError
-from simulator.huggingface.naming import model_name
-from simulator.huggingface.shape import LANGUAGE_KEY, language_part, shape_from_config
 
-MODULES = "num_mtp_layers"
-"""A training choice that may be given next to a model's shape: modules of multi-token prediction."""
 _MOST_SEQUENCES = 100_000_000
 
 
@@ -41,9 +35,10 @@ def resolve(document: Fields, *, name: str, folder: Path, findings: Findings) ->
         folder: Where relative paths start.
         findings: Collects the problems.
     """
+    document = _with_model(document, folder, findings)
     job = with_habits({"name": name, **without_nulls(document, ())}, findings)
     if isinstance(workload := job.get("workload"), dict):
-        job["workload"] = _workload(workload, folder, findings)
+        job["workload"] = _workload(workload, findings)
     fabric = entry(job.pop("fabric", None), catalog.fabric, ("fabric",), findings)
     if isinstance(offers := job.get("offers"), list):
         located = [(("offers", index), offer) for index, offer in enumerate(offers)]
@@ -71,67 +66,21 @@ def _calibration(path: str, folder: Path, findings: Findings) -> Fields | None:
         return None
 
 
-def _workload(given: Fields, folder: Path, findings: Findings) -> Fields:
+def _with_model(document: Fields, folder: Path, findings: Findings) -> Fields:
+    """Returns the document with the shape of its model, in which `null` takes parts of a known one out."""
+    workload = document.get("workload")
+    if not isinstance(workload, dict) or "model" not in workload:
+        return document
+    model = resolved_model(workload["model"], folder, findings)
+    return {**document, "workload": {**workload, "model": model}}
+
+
+def _workload(given: Fields, findings: Findings) -> Fields:
     workload = {**given}
-    location = ("workload", "model")
-    model = entry(workload.get("model"), catalog.model, location, findings)
-    if isinstance(model, dict) and "config" in model:
-        model = _with_modules(_configured_model(model, folder, location, findings), model)
-    elif isinstance(model, dict) and "name" in model and model.keys() <= {"name", MODULES}:
-        known = entry(model["name"], catalog.model, (*location, "name"), findings)
-        model = _with_modules(_known_model(known, location, findings), model)
-    if "model" in workload:
-        workload["model"] = model
     tokens = workload.pop("global_batch_tokens", None)
     if tokens is not None:
         workload["global_batch_size"] = _batch_size(tokens, workload, findings)
     return workload
-
-
-def _known_model(known: object, location: Location, findings: Findings) -> Fields | None:
-    """Returns the fields of a model of the catalogue; `None` if it has no model of that name."""
-    if isinstance(known, ModelShape):
-        return plain_copy(known.model_dump(), findings)
-    if known is not None:
-        findings.add((*location, "name"), known, "must be the name of a model")
-    findings.hide(location)
-    return None
-
-
-def _with_modules(shape: Fields | None, model: Fields) -> Fields | None:
-    """Returns a shape with the number of multi-token prediction modules that the model's fields give."""
-    return shape if shape is None or MODULES not in model else {**shape, MODULES: model[MODULES]}
-
-
-def _configured_model(model: Fields, folder: Path, location: Location, findings: Findings) -> Fields | None:
-    """Returns the shape in a `config.json`, with the given name, or else that of `model_name`."""
-    for field in model.keys() - {"config", "name", MODULES}:
-        findings.add((*location, field), model[field], "must be left out: config gives the whole shape")
-    text, here = model["config"], (*location, "config")
-    if not isinstance(text, str):
-        findings.add(here, text, "must be the path of a config.json")
-    elif (config := found(lambda name: read_document(folder / name), text, here, findings)) is not None:
-        name = model.get("name") or (model_name(config, Path(text)) if isinstance(config, Mapping) else "")
-        if isinstance(config, Mapping) and isinstance(name, str):
-            return _shape(config, name, here, findings)
-        findings.add(here, text, "must name a file that holds one mapping, and name must be text")
-    findings.hide(location)
-    return None
-
-
-def _shape(config: Mapping[str, object], name: str, location: Location, findings: Findings) -> Fields | None:
-    """Returns the fields of a shape, to which the same rules apply as to fields that are written out."""
-    try:
-        shape = shape_from_config(config, name)
-    except InputError as error:
-        for problem in error.problems:
-            value = language_part(config).get(problem.path.removeprefix(f"{LANGUAGE_KEY}."))
-            told = problem.value if value is None else shown(value)
-            findings.add_told((*location, *filter(None, [problem.path])), told, problem.rule)
-        findings.hide(location[:-1])
-        return None
-    findings.rename(location[:-1], location)
-    return plain_copy(shape.model_dump(), findings)
 
 
 def _batch_size(tokens: object, workload: Fields, findings: Findings) -> int | None:

@@ -10,6 +10,7 @@ from planner import __version__
 from planner.chosen_kernels import FRAMEWORK
 from planner.explain.runnable_plan import plan_that_runs
 from planner.explain.violations import limit_violations
+from planner.job.named_model import told_changes
 from planner.job.typed_command import TypedCommand
 from planner.launch.arguments import ArgumentGroup, LaunchArgument
 from planner.launch.as_run import COPIED, LOCAL, SCHEMES, AsRun, Difference, as_run
@@ -215,6 +216,7 @@ def _full_memory(found: Evaluation) -> Iterator[str]:
 def _remarks(run: AsRun) -> Iterator[str]:
     """What the arguments leave open, and how a search finds plans that need no replacement."""
     plan, workload = run.plan, run.workload
+    yield from told_changes(workload.model.source)
     if run.job.offers[plan.offer].accelerator.vendor == "AMD":
         yield f"AMD maintains a copy of {FRAMEWORK} for its accelerators, ROCm/Megatron-LM."
     if plan.checkpoint_scheme in LOCAL:

@@ -8,6 +8,7 @@ from constraints.evaluation import Evaluation
 from planner.calibration.notes import calibration_notes
 from planner.grid_conventions import grid_notes
 from planner.job.batch_size import batch_notes
+from planner.job.named_model import told_changes
 from planner.job.unused_fields import unused_notes
 from planner.notes.accuracy_notes import accuracy_notes
 from planner.notes.chosen_note import chosen_notes
@@ -57,7 +58,7 @@ def cautions(
     sites = [*map(job.site_of, job.offers), *job.what_if.sites]
     notes += [*grid_notes(sites), *cooling_notes(sites)]
     notes += price_notes(job)
-    notes += batch_notes(job)
+    notes += [*told_changes(job.workload.model.source), *batch_notes(job)]
     notes += unused_notes(job)
     return tuple(notes)
 

@@ -19,6 +19,8 @@ from studies.tracking.design_table import plan_columns
 Row = dict[str, object]
 BROKEN = "broken_constraint"
 """Column with the constraint that rules out every layout for the scheme; empty if some layout supports it."""
+MODEL = "model"
+"""Column with the name of the model, and what the sweep or its job changes of a known one."""
 STEP_NOTES = "step_time_notes"
 """Column with the reasons why the step of a design is known less well than most, `BETWEEN_NOTES`; empty if there are none."""
 BETWEEN_NOTES = " | "
@@ -42,7 +44,8 @@ def point_rows(sweep: Sweep, point: SweepPoint) -> list[Row]:
     """
     if point.result is None:
         return []
-    columns = {**plan_columns(point.job, point.result.plans), **_figures(point)}
+    model = np.full(len(point.result.plans), point.job.workload.model.name, dtype=object)
+    columns = {MODEL: model, **plan_columns(point.job, point.result.plans), **_figures(point)}
     found = zip(*(column.tolist() for column in columns.values()), strict=True)
     num_gpus = point.job.offers[0].num_gpus.max
     rows: list[Row] = []

@@ -9,8 +9,9 @@ from itertools import product
 from typing import TYPE_CHECKING, cast
 
 from constraints.registry import CONSTRAINTS
+from planner.job.named_model import told_changes
 from planner.sweep.grid import Sweep, as_written
-from planner.sweep.table import BROKEN, Row, can_run, step_notes_of
+from planner.sweep.table import BROKEN, MODEL, Row, can_run, step_notes_of
 from planner.text import human
 from planner.text.text_blocks import grid, headline, sentences, title
 from simulator.units import MINUTE
@@ -51,6 +52,7 @@ def show_sweep(sweep: Sweep, rows: list[Row], console: Console, *, is_whole: boo
             f"{ELSEWHERE} on the fastest layout that supports the scheme, which is not the fastest layout overall."
         )
     notes += _why_not(rows)
+    notes += _models(rows)
     notes += _certainty(sweep, rows)
     if sweep.calibration:
         notes.append(f"With the constants of {sweep.calibration}.")
@@ -81,6 +83,12 @@ def _why_not(rows: list[Row]) -> Iterator[str]:
     for rule, kept_out in schemes.items():
         tried = f"every layout of the search that fits violates {rule}"
         yield f"{NONE} {', '.join(kept_out)}: {tried}: {CONSTRAINTS[rule].sentence}."
+
+
+def _models(rows: list[Row]) -> Iterator[str]:
+    """Yields which models differ from known ones, and in what."""
+    for model in dict.fromkeys(str(row.get(MODEL)) for row in rows if can_run(row)):
+        yield from told_changes(model)
 
 
 def _certainty(sweep: Sweep, rows: list[Row]) -> Iterator[str]:

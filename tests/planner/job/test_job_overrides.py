@@ -71,7 +71,7 @@ def test_an_override_replaces_a_broken_value() -> None:
         ("offers[1].num_gpus=8", "offers[1]: cannot be replaced: the list has 1 entry, counted from 0"),
         ("catalog=.", "catalog = '.': cannot be read: Is a directory"),
         ("name=''", "name = '': must not be empty"),
-        ("workload.model.num_layers=2", "workload.model = 'llama-3.1-8b': has no field num_layers"),
+        ("workload.model.num_layer=2", "workload.model.num_layer = 2: unknown field; nearest: num_layers"),
         ("site={", "site = '{': line 1, column 2"),
         ("site=!!python/name:os.system x", "tags (!) are not supported"),
         ("limits.budget_usd=cheap", "limits.budget_usd = 'cheap': must be a number"),

@@ -46,9 +46,16 @@ def broken(document: object) -> list[str]:
     return list(problems(document, JOB_SCHEMA, JOB_SCHEMA))
 
 
+WORKLOAD: Document = {
+    "model": "llama-3.1-8b",
+    "tokens": 5e10,
+    "sequence_length": 8192,
+    "global_batch_size": 64,
+}
+
+
 def changed(**fields: object) -> Document:
-    workload = {"model": "llama-3.1-8b", "tokens": 5e10, "sequence_length": 8192, "global_batch_size": 64}
-    return {"workload": workload, "offers": [dict(H100_RENTED)], "site": "us-iowa", **fields}
+    return {"workload": dict(WORKLOAD), "offers": [dict(H100_RENTED)], "site": "us-iowa", **fields}
 
 
 class TestJobFiles:
@@ -67,6 +74,14 @@ class TestJobFiles:
             {"what_if": {"sites": ["sweden", {"region": "france"}], "power_caps": [0.8]}},
             {"preference": {"cost": 2.0}},
             {"fabric": "infiniband-ndr"},
+            {"workload": {**WORKLOAD, "model": {"name": "llama-3.1-8b", "num_layers": 16}}},
+            {
+                "workload": {
+                    **WORKLOAD,
+                    "model": {"name": "deepseek-v3.2", "latent_attention": {"indexer": None}},
+                }
+            },
+            {"workload": {**WORKLOAD, "model": {"name": "deepseek-v3.2", "experts": {"num_experts": 64}}}},
             {
                 "offers": [
                     {"accelerator": "h100-sxm5-80gb", "num_gpus": 64, "rent_usd_per_gpu_hour": "on_demand"}
@@ -90,6 +105,7 @@ class TestJobFiles:
             ({"offers": []}, ".offers"),
             ({"offers": [{"num_gpus": 8}]}, ".accelerator is missing"),
             ({"workload": {"model": "llama-9", "tokens": 1e12, "sequence_length": 8192}}, ".workload.model"),
+            ({"workload": {**WORKLOAD, "model": {"name": "mine", "num_layers": 16}}}, ".workload.model"),
             ({"reliability": "perfect"}, ".reliability"),
             ({"site": 7}, ".site"),
         ],

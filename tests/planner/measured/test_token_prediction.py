@@ -55,7 +55,10 @@ class TestJobFiles:
     def test_modules_stand_beside_the_name_of_a_model(self) -> None:
         known = catalog.model("llama-3.1-8b")
         asked = job_with({"name": "llama-3.1-8b", "num_mtp_layers": 2}).workload.model
-        assert asked == known.model_copy(update={"num_mtp_layers": 2})
+        told = "Llama 3.1 8B, changed: num_mtp_layers 2"
+        assert asked == known.model_copy(
+            update={"num_mtp_layers": 2, "name": told, "source": f"{known.source}; {told}"}
+        )
         assert job_with({"name": "llama-3.1-8b"}).workload.model == known
 
     def test_an_override_asks_for_them(self) -> None:

@@ -1,0 +1,213 @@
+"""Which shape does `workload.model` of a job mean? A model of the catalogue or of a `config.json`, or one with changed fields.
+
+    model: deepseek-v3.2                                  as it is in the catalogue
+    model: {name: deepseek-v3.2, num_layers: 30}          the same with fewer layers
+    model: {config: mine/config.json, experts: null}      a published file, without its experts
+    model: {name: mine, num_layers: 30, ...}              a shape that is written out
+
+A field that is given replaces the known one, a part (`experts`, `latent_attention`) field by field, and `null` takes an
+optional part out. What differs then is told in the name of the shape and, in full, in its `source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from planner.input.plain import plain_copy
+from planner.input.problems import Findings, shown
+from planner.input.schema import Location, record_in
+from planner.input.yaml_text import read_document
+from planner.job.in_short import in_short
+from planner.job.short_forms import Fields, entry, found
+from simulator import catalog
+from simulator.domain.model import ModelShape
+from simulator.errors import InputError
+from simulator.huggingface.naming import model_name
+from simulator.huggingface.shape import LANGUAGE_KEY, language_part, shape_from_config
+from simulator.record import Record
+
+HERE: Location = ("workload", "model")
+CHANGED = ", changed: "
+"""Between the name of a known model and what differs from it."""
+LONGEST_NAME = 100
+"""Characters of `ModelShape.name`."""
+_LABELS = ("name", "source")
+_NEEDED = tuple(name for name, field in ModelShape.model_fields.items() if field.is_required())
+
+
+def resolved_model(model: object, folder: Path, findings: Findings) -> object:
+    """Returns the fields of the shape that a job means; anything that is no form of a known model unchanged.
+
+    Args:
+        model: `workload.model` as it is written, nulls included.
+        folder: Where the paths of `config.json` files start.
+        findings: Collects the problems.
+    """
+    if isinstance(model, str):
+        return entry(model, catalog.model, HERE, findings)
+    if not isinstance(model, dict):
+        return model
+    if "config" in model:
+        given = {field: value for field, value in model.items() if field != "config"}
+        shape = _configured_model(model, folder, findings)
+        if shape and given.keys() <= {*_LABELS}:
+            findings.rename(HERE, (*HERE, "config"))
+        return _changed(shape, given, findings)
+    if _is_known_by_name(model):
+        known = _of_catalogue(model, findings)
+        given = {field: value for field, value in model.items() if field != "name"}
+        return _changed(known, given, findings)
+    return model
+
+
+def told_changes(text: str) -> Iterator[str]:
+    """Yields a sentence that tells in what a model differs from the known one that its job names; none if it does not.
+
+    Args:
+        text: Its source, which tells everything, or its name.
+    """
+    told = text.rpartition("; ")[2]
+    if CHANGED in told:
+        yield f"The model is {told}."
+
+
+def _is_known_by_name(model: Fields) -> bool:
+    """Whether a mapping names a model of the catalogue instead of writing a whole shape out, or is meant to do so."""
+    name, missing = model.get("name"), _missing(model)
+    is_known = name in catalog.names(catalog.Kind.MODELS)
+    return name is not None and bool(missing) and (is_known or len(missing) > len(_NEEDED) // 2)
+
+
+def _missing(model: Fields) -> list[str]:
+    return [field for field in _NEEDED if field != "name" and model.get(field) is None]
+
+
+def _of_catalogue(model: Fields, findings: Findings) -> ModelShape | None:
+    """Returns the model of the catalogue that a mapping names; any other name is reported, with what a shape lacks."""
+    name, here = model.get("name"), (*HERE, "name")
+    own = f"a model of your own needs {', '.join(_missing(model))}, too"
+    if not isinstance(name, str):
+        findings.add(here, name, f"must be the name of a model; {own}")
+        return None
+    try:
+        return catalog.model(name)
+    except InputError as error:
+        for problem in error.problems:
+            findings.add(here, name, f"{problem.rule}; {own}")
+        return None
+
+
+def _configured_model(model: Fields, folder: Path, findings: Findings) -> ModelShape | None:
+    """Returns the shape in a `config.json`, with the given name, or else that of `model_name`."""
+    text, here = model["config"], (*HERE, "config")
+    if not isinstance(text, str):
+        findings.add(here, text, "must be the path of a config.json")
+        return None
+    config = found(lambda name: read_document(folder / name), text, here, findings)
+    if config is None:
+        return None
+    name = model.get("name") or (model_name(config, Path(text)) if isinstance(config, Mapping) else "")
+    if isinstance(config, Mapping) and isinstance(name, str):
+        return _shape(config, name, here, findings)
+    findings.add(here, text, "must name a file that holds one mapping, and name must be text")
+    return None
+
+
+def _shape(
+    config: Mapping[str, object], name: str, location: Location, findings: Findings
+) -> ModelShape | None:
+    try:
+        shape = shape_from_config(config, name)
+    except InputError as error:
+        for problem in error.problems:
+            value = language_part(config).get(problem.path.removeprefix(f"{LANGUAGE_KEY}."))
+            told = problem.value if value is None else shown(value)
+            findings.add_told((*location, *filter(None, [problem.path])), told, problem.rule)
+        return None
+    return shape
+
+
+def _changed(known: ModelShape | None, given: Fields, findings: Findings) -> Fields | None:
+    """Returns the fields of a known model with the given ones in their place, named after what differs.
+
+    Fields that break a rule stay as they are given: the rules of the type report them.
+    """
+    if known is None:
+        findings.hide(HERE)
+        return None
+    fields = plain_copy(_with_fields(known.model_dump(), given, ModelShape, HERE, findings), findings)
+    try:
+        shape = ModelShape.model_validate(fields)
+    except ValidationError:
+        return fields
+    changes = list(_changes(known, shape))
+    if not changes:
+        return fields
+    source = f"{shape.source}; {known.name}{CHANGED}{', '.join(changes)}"
+    name = fields["name"] if given.get("name") else _name(known.name, changes)
+    return {**fields, "name": name, "source": source}
+
+
+def _with_fields(
+    known: Mapping[str, object],
+    given: Mapping[str, object],
+    kind: type[Record],
+    location: Location,
+    findings: Findings,
+) -> Fields:
+    """Returns known fields with those that are given, recursively in the parts that are there."""
+    fields = {**known}
+    for name, value in given.items():
+        inner, here = kind.model_fields.get(name), (*location, name)
+        part = record_in(inner.annotation) if inner else None
+        if value is None and inner:
+            fields[name] = None if inner.default is None else known.get(name)
+        elif part and isinstance(value, dict):
+            own = known.get(name)
+            if own is None and value and all(each is None for each in value.values()):
+                findings.add_told(
+                    (*here, next(iter(value))), "null", f"cannot be taken out: there is no {name}"
+                )
+                continue
+            below = own if isinstance(own, dict) else {}
+            fields[name] = _with_fields(below, value, part, here, findings)
+        else:
+            fields[name] = value
+    return fields
+
+
+def _changes(known: Record, other: Record, path: str = "") -> Iterator[str]:
+    """Yields what differs in a record, in the order of its fields: `num_layers 30`, `no experts`."""
+    for name in type(known).model_fields:
+        before, after = getattr(known, name), getattr(other, name)
+        if before == after or (not path and name in _LABELS):
+            continue
+        here = f"{path}{name}"
+        if isinstance(before, Record) and isinstance(after, Record):
+            yield from _changes(before, after, f"{here}.")
+        elif isinstance(after, Record):
+            yield from (
+                f"{here}.{field} {_told(value)}" for field, value in after if field in after.model_fields_set
+            )
+        else:
+            yield f"no {here}" if after is None else f"{here} {_told(after)}"
+
+
+def _told(value: object) -> str:
+    """Returns a value as a job file has it."""
+    return str(value).lower() if isinstance(value, bool) else in_short(value)
+
+
+def _name(known: str, changes: list[str]) -> str:
+    """Returns the name of a changed model, with as many of its changes as a name has room for."""
+    for number in range(len(changes), 0, -1):
+        rest = len(changes) - number
+        more = f" and {rest} more" if rest else ""
+        name = f"{known}{CHANGED}{', '.join(changes[:number])}{more}"
+        if len(name) <= LONGEST_NAME:
+            return name
+    ending = f"{CHANGED}{len(changes)} fields"
+    return known[: LONGEST_NAME - len(ending)] + ending

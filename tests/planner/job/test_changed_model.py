@@ -1,0 +1,185 @@
+"""Can one thing of a known model be changed, and does the job tell which model it then is?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.job.file import load_job, parse_job
+from planner.job.named_model import told_changes
+from simulator import catalog
+from simulator.domain.model import ModelShape
+from tests.planner.job_documents import DOCUMENT, WORKLOAD, changed, refusal
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+}
+
+
+def of(model: object) -> dict[str, object]:
+    return changed(workload={**WORKLOAD, "model": model})
+
+
+def model_of(model: object, *overrides: str) -> ModelShape:
+    return parse_job(of(model), overrides=overrides).workload.model
+
+
+def figures(model: ModelShape) -> dict[str, object]:
+    """Everything but what the model is called and where it comes from."""
+    return model.model_dump(exclude={"name", "source"})
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "overrides", "told"),
+    [
+        ("llama-3.1-8b", {"num_layers": 16}, ["num_layers=16"], "num_layers 16"),
+        (
+            "llama-3.1-8b",
+            {"has_tied_embeddings": True},
+            ["has_tied_embeddings=true"],
+            "has_tied_embeddings true",
+        ),
+        (
+            "deepseek-v3.2",
+            {"latent_attention": {"indexer": None}},
+            ["latent_attention.indexer=null"],
+            "no latent_attention.indexer",
+        ),
+        (
+            "deepseek-v3.2",
+            {"experts": {"num_experts": 64}, "vocabulary_size": 64000},
+            ["experts.num_experts=64", "vocabulary_size=64000"],
+            "vocabulary_size 64000, experts.num_experts 64",
+        ),
+        ("mixtral-8x7b", {"experts": None}, ["experts=null"], "no experts"),
+        ("deepseek-v3", {"num_mtp_layers": 1}, ["num_mtp_layers=1"], "num_mtp_layers 1"),
+    ],
+)
+def test_a_file_and_the_command_line_change_the_same(
+    known: str, given: dict[str, object], overrides: list[str], told: str
+) -> None:
+    model = model_of({"name": known, **given})
+    assert model == model_of(known, *(f"workload.model.{override}" for override in overrides))
+    assert model.name == f"{catalog.model(known).name}, changed: {told}"
+    assert list(told_changes(model.source)) == [f"The model is {model.name}."]
+
+
+def test_what_is_not_named_stays_as_it_is_known() -> None:
+    known = catalog.model("deepseek-v3.2")
+    fewer = model_of({"name": "deepseek-v3.2", "num_layers": 30, "experts": {"num_experts": 64}})
+    assert known.experts
+    experts = known.experts.model_copy(update={"num_experts": 64})
+    assert figures(fewer) == figures(known.model_copy(update={"num_layers": 30, "experts": experts}))
+
+
+def test_without_its_indexer_deepseek_v3_2_is_deepseek_v3() -> None:
+    """The sparse model continues from the other one (arXiv 2512.02556, section 2): their shapes differ in nothing else."""
+    full = model_of("deepseek-v3.2", "workload.model.latent_attention.indexer=null")
+    assert figures(full) == figures(catalog.model("deepseek-v3"))
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"num_layers": 32}, {"num_layers": None}, {"experts": None}, {"num_mtp_layers": 0}]
+)
+def test_what_changes_nothing_leaves_the_model_its_name(given: dict[str, object]) -> None:
+    model = model_of({"name": "llama-3.1-8b", **given})
+    assert model == catalog.model("llama-3.1-8b")
+    assert list(told_changes(model.source)) == []
+
+
+def test_a_part_that_a_model_does_not_have_is_told_field_by_field() -> None:
+    experts = {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 14336}
+    model = model_of({"name": "llama-3.1-8b", "experts": experts})
+    assert model.source.endswith(
+        "changed: experts.num_experts 8, experts.experts_per_token 2, experts.expert_ffn_hidden_size 14336"
+    )
+
+
+def test_a_name_has_room_for_some_changes_and_counts_the_others() -> None:
+    fields = ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "ffn_hidden_size")
+    model = model_of("llama-3.1-8b", *(f"workload.model.{field}=64" for field in fields))
+    assert model.name.endswith("and 2 more")
+    assert len(model.name) <= 100
+    assert all(f"{field} 64" in model.source for field in fields)
+
+
+def test_fields_beside_a_config_change_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text(json.dumps(CONFIG))
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(of({"config": "mine.json", "num_layers": 16})))
+    model = load_job(file).workload.model
+    assert (model.name, model.num_layers) == ("mine, changed: num_layers 16", 16)
+    file.write_text(json.dumps(of({"config": "mine.json"})))
+    assert load_job(file, ["workload.model.num_layers=16"]).workload.model == model
+    named = load_job(file, ["workload.model.num_layers=16", "workload.model.name=small"]).workload.model
+    assert named.name == "small"
+    assert list(told_changes(named.source)) == ["The model is small, changed: num_layers 16."]
+
+
+def test_a_job_with_a_changed_model_can_be_read_back() -> None:
+    job = parse_job(of({"name": "deepseek-v3.2", "num_layers": 30, "latent_attention": {"indexer": None}}))
+    assert parse_job(job.model_dump(mode="json")) == job
+
+
+def test_a_shape_that_is_written_out_is_not_filled_from_the_catalogue() -> None:
+    fields = ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "ffn_hidden_size")
+    sizes = dict.fromkeys((*fields, "vocabulary_size"), 64)
+    model = model_of({"name": "deepseek-v3.2", "is_gated": True, **sizes})
+    assert (model.name, model.experts, model.source) == ("deepseek-v3.2", None, "user")
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ({"name": "deepseek-v3.2", "num_layer": 61}, "workload.model.num_layer = 61: unknown field"),
+        ({"name": "deepseek-v3.2", "num_layers": "many"}, "num_layers = 'many': must be a whole number"),
+        ({"name": "deepseek-v3.2", "num_layers": 0}, "workload.model.num_layers = 0: must be greater than 0"),
+        (
+            {"name": "deepseek-v3.2", "num_layers": 2},
+            "workload.model: num_dense_layers (3) must not exceed num_layers (2)",
+        ),
+        (
+            {"name": "llama-3.1-8b", "num_heads": 60},
+            "workload.model: num_kv_heads (8) must divide num_heads (60)",
+        ),
+        (
+            {"name": "llama-3.1-8b", "latent_attention": {"indexer": None}},
+            "workload.model.latent_attention.indexer = null: cannot be taken out: there is no latent_attention",
+        ),
+        (
+            {"name": "deepseek-v3.2", "latent_attention": {"indxer": None}},
+            "workload.model.latent_attention.indxer: unknown field; nearest: indexer",
+        ),
+        (
+            {"name": "deepseek-v3.2", "experts": {"num_experts": 60}},
+            "workload.model.experts: num_groups (8) must divide num_experts (60)",
+        ),
+        (
+            {"name": "deepseek-v3.2", "experts": 60},
+            "workload.model.experts = 60: must be a mapping of fields",
+        ),
+        ({"name": "deepsek-v3.2", "num_layers": 30}, "nearest: deepseek-v3.2"),
+        ({"name": "mine", "num_layers": 30}, "a model of your own needs hidden_size, num_heads"),
+        ({"name": 5, "num_layers": 30}, "name = 5: must be the name of a model; a model of your own needs"),
+    ],
+)
+def test_a_change_that_cannot_be_made_is_one_error(model: object, expected: str) -> None:
+    message = refusal(of(model))
+    assert expected in message
+    assert message.startswith("1 problem\n")
+
+
+def test_an_override_changes_a_model_that_the_file_changes_already() -> None:
+    model = model_of({"name": "llama-3.1-8b", "num_mtp_layers": 1}, "workload.model.num_layers=16")
+    assert model.name == "Llama 3.1 8B, changed: num_layers 16, num_mtp_layers 1"
+    assert parse_job(DOCUMENT, overrides=["workload.model.name=glm-5"]).workload.model == catalog.model(
+        "glm-5"
+    )
