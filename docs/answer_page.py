@@ -91,6 +91,14 @@ by a later wait for other stages is part of the bubble.
 <https://ui.perfetto.dev> or chrome://tracing. It has one row for each stage and one for the stage's background traffic. An
 older timeline is replaced; any other file is left alone (exit code 2).
 
+## What is computed
+
+*Compute in one step* splits `compute` into its operators: the attention core and the products around it, feed-forward blocks
+or experts with router and permutation, scans of linear attention, the indexer of attention to chosen tokens, memory-bound
+operators, output layer and loss, and waits for the host. What is recomputed is told apart. `operators` in the JSON has each of
+them forward, backward and recomputed. They are means over the accelerators and sum to `compute_s`. The
+[deep depth](#the-deep-depth) plays the same operators one by one.
+
 ## What drives the result
 
 capplan moves every uncertain input over its range, one at a time, and simulates the plan again. The inputs are the price

@@ -25,6 +25,7 @@ from planner.notes.spares_note import spares_notes
 from planner.notes.straggler_note import straggler_notes
 from planner.one_design.simpler_models import SimplerModel, left_out, simpler_models
 from planner.one_design.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
+from planner.one_design.step_operators import OperatorTime, operator_times
 from planner.recommended.comparisons import OtherChoice
 from planner.recommended.designs import design_at
 from planner.recommended.limit_uses import LimitUse, limit_uses
@@ -72,6 +73,8 @@ class SimulatedDesign(Record):
     """Spread of time and cost over replays; null without a design, and for runs that fail too often to be replayed."""
     timeline: TimelineSummary | None = None
     """Timeline of each pipeline stage in one step; null without a design, and for steps of more than 200,000 passes."""
+    operators: tuple[OperatorTime, ...] = ()
+    """Operators that the `compute_s` of a step consists of, which they sum to; empty without a design."""
     stage_memory: tuple[StageMemory, ...] = ()
     """Memory of every pipeline stage by component; empty without a design."""
     host_memory: HostMemory | None = None
@@ -168,6 +171,7 @@ def _with_design(job: Job, answer: SimulatedDesign, evaluation: Evaluation) -> S
         "simpler_models": simpler_models(job, evaluation),
         "spread": _spread(job, evaluation, answer.seed),
         "timeline": summary_of(step) if step else None,
+        "operators": operator_times(job, plan),
         "stage_memory": stage_memory(job, evaluation),
         "host_memory": host_memory(job, evaluation),
         "other_choices": one_change(job, plan).choices(),

@@ -201,6 +201,11 @@ def merits(design: Design) -> Iterator[tuple[str, str, str]]:
 def breakdowns(design: Design) -> Iterator[Breakdown]:
     """Yields the breakdowns of memory, step, run, cost, energy and carbon; those with only one part are left out."""
     yield from step_breakdowns(design)
+    yield from run_breakdowns(design)
+
+
+def run_breakdowns(design: Design) -> Iterator[Breakdown]:
+    """Yields the breakdowns of the run, cost, energy and carbon; those with only one part are left out."""
     for title, parts, unit in (
         (f"the run: {human.days(design.time_to_train_days)}", design.run_seconds, human.duration),
         (f"cost: {human.dollars(design.cost_usd)}", design.cost_parts_usd, human.dollars),
@@ -219,6 +224,19 @@ def step_breakdowns(design: Design) -> Iterator[Breakdown]:
     yield from _in_several_parts(
         _breakdown(title, parts, human.duration, sum(parts.values()), (design.plan,))
     )
+
+
+def compute_breakdown(design: Design, seconds: Mapping[str, float]) -> Iterator[Breakdown]:
+    """Yields the breakdown of the computing in one step, only if it has several parts.
+
+    Args:
+        design: the design.
+        seconds: time of every operator.
+    """
+    whole_s = sum(seconds.values())
+    share = human.percent(whole_s / design.step_time_s)
+    title = f"compute in one step: {human.duration(whole_s)}, {share} of it"
+    yield from _in_several_parts(_breakdown(title, seconds, human.duration, whole_s))
 
 
 def _in_several_parts(found: Breakdown) -> Iterator[Breakdown]:

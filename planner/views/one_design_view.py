@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 from planner.notes.doubts import doubts
 from planner.one_design.simulated_design import SimulatedDesign
 from planner.one_design.stage_memory import host_text, stage_rows
-from planner.recommended.design_words import breakdowns, configuration, figures, layout
+from planner.one_design.step_operators import seconds_by_operator
+from planner.recommended.design_words import (
+    compute_breakdown,
+    configuration,
+    figures,
+    layout,
+    run_breakdowns,
+    step_breakdowns,
+)
 from planner.recommended.design_words import headline as design_headline
 from planner.recommended.limit_uses import uses_in_words
 from planner.recommended.recommendation import Design
@@ -65,7 +73,8 @@ def _show_design(answer: SimulatedDesign, design: Design, console: Console) -> N
     if answer.limits:
         title(console, "use of the limits")
         grid(console, uses_in_words(answer.limits))
-    for part in breakdowns(design):
+    of_compute = compute_breakdown(design, seconds_by_operator(answer.operators))
+    for part in (*step_breakdowns(design), *of_compute, *run_breakdowns(design)):
         title(console, part.title)
         grid(console, [(*cells[:2], human.percent(cells[2]), bar(console, cells[2])) for cells in part.parts])
 

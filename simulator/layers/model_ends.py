@@ -122,14 +122,11 @@ def output_layer(rank: Rank) -> PartTimes:
     forward_s, backward_s = rank.in_16_bits.gemm_s(rank.tokens, vocabulary, h)
     slowdown = rank.unaligned_slowdown
     forward_s, backward_s = forward_s * slowdown, backward_s * slowdown
-    loss_s, loss_backward_s = (
-        rank.memory_bound_s(num_bytes * rank.tokens * vocabulary, 4.0)
-        for num_bytes in _loss_bytes_per_logit(rank.workload)
-    )
+    of_loss_s, loss_backward_s = loss_s(rank)
     forward_comm_s, backward_comm_s = output_collectives_s(rank)
     number, one_stream_s = rank.workload.model.num_predicted_tokens, contraction_s(rank)
     return PartTimes(
-        forward_compute_s=number * (forward_s * rank.compute_slowdown + loss_s + one_stream_s[0]),
+        forward_compute_s=number * (forward_s * rank.compute_slowdown + of_loss_s + one_stream_s[0]),
         backward_compute_s=number * (backward_s * rank.compute_slowdown + loss_backward_s + one_stream_s[1]),
         forward_tensor_comm_s=forward_comm_s,
         backward_tensor_comm_s=backward_comm_s,
@@ -138,6 +135,16 @@ def output_layer(rank: Rank) -> PartTimes:
         forward_hidden_s=np.zeros_like(h),
         backward_hidden_s=np.zeros_like(h),
     )
+
+
+def loss_s(rank: Rank) -> Directions:
+    """Returns the time of the loss of one predicted token, forward and backward, `(n,)` each."""
+    vocabulary = rank.workload.model.vocabulary_size / rank.plans.tensor_parallel
+    forward_s, backward_s = (
+        rank.memory_bound_s(num_bytes * rank.tokens * vocabulary, 4.0)
+        for num_bytes in _loss_bytes_per_logit(rank.workload)
+    )
+    return forward_s, backward_s
 
 
 def output_collectives_s(rank: Rank) -> Directions:

@@ -13,6 +13,7 @@ from planner.cli.terminal.output import WIDTH
 from planner.explain.violations import Violation
 from planner.one_design.simulated_design import SimulatedDesign
 from planner.one_design.stage_memory import stage_rows
+from planner.one_design.step_operators import seconds_by_operator
 from simulator.domain.plan import CheckpointScheme, Plan, Recompute
 from tests.planner.simulated import AS_IT_WAS_RUN, BLOOM, answer
 
@@ -343,3 +344,15 @@ def test_people_read_the_verdict_what_is_broken_and_where_everything_goes(
 def test_the_names_for_programs_are_imported_at_their_first_use() -> None:
     assert planner.simulate_plan is simulate_plan
     assert planner.SimulatedDesign is SimulatedDesign
+
+
+def test_operators_split_what_a_step_computes(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, AS_IT_WAS_RUN, "--no-sensitivities")
+    assert found.design
+    seconds = seconds_by_operator(found.operators)
+    assert sum(seconds.values()) == pytest.approx(found.design.step_seconds["compute_s"], rel=1e-9)
+    assert seconds["recomputation"] > 0.0
+    assert cli.main(["simulate", BLOOM, "--plan", AS_IT_WAS_RUN, "--no-sensitivities"]) == 0
+    told = capsys.readouterr().out
+    assert "Compute in one step: " in told
+    assert "recomputation" in told.partition("Compute in one step: ")[2].partition("The run: ")[0]
