@@ -28,6 +28,7 @@ EXAMPLES: tuple[tuple[str, ...], ...] = (
     ("workload.stage_layers=[16, 15]",),
     ("workload.documents={mean_tokens: 700, lengths_tokens: [512, 2048]}",),
     ("workload.documents={lengths_tokens: [512, 2048], frequencies: [1]}",),
+    ("workload.documents={lengths_tokens: [512, 2048], imbalance: 50}",),
     ("workload.recompute_modules=[mla_up_proj]",),
     ("workload.selective_recompute=every_other_product", "workload.recompute_modules=[core_attn, mlp]"),
     ("workload.overlaps_gradient_sync=false", "workload.overlaps_parameter_gather=true"),

@@ -243,7 +243,9 @@ def _refuse_what_takes_hours(inputs: RunInputs, columns: RunColumns, interval_na
         f"makes {num_events:.2g} saves and failures in {human.count(inputs.num_replications)} replications of "
         f"{work} of work; at most {MAX_EVENTS:.0e} are simulated: give a longer interval, less work or fewer replications"
     )
-    raise InputError([Problem(path=interval_name, value=f"{inputs.interval_s:g}", rule=rule)])
+    raise InputError(
+        [Problem(path=interval_name, value=human.typed(cast(float, inputs.interval_s)), rule=rule)]
+    )
 
 
 def _num_run_events(columns: RunColumns) -> float:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import get_args
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from planner.input.number_text import way_out
@@ -43,7 +45,6 @@ _RULES = {
     "int_type": _WHOLE_NUMBER,
     "int_parsing": _WHOLE_NUMBER,
     "int_from_float": _WHOLE_NUMBER,
-    "int_parsing_size": "has too many digits",
     "bool_type": _TRUTH,
     "bool_parsing": _TRUTH,
     "string_type": "must be text; put it in quotes",
@@ -59,9 +60,14 @@ _RULES = {
 }
 """Rules by pydantic's error type, with the fields of its context."""
 
+_LIMITS = {"gt": "greater than", "ge": "of at least", "lt": "less than", "le": "at most"}
+"""How the limits of a field's type are told."""
+
 _ALTERNATIVE = re.compile(r"str|constrained-\w+|(literal|dict)\[.*\]")
 """What pydantic adds to the place of a field that takes one of several types: the type that was tried."""
 
+_TOO_MANY_DIGITS = "int_parsing_size"
+"""Error of whole numbers beyond those of 64 bits."""
 _UNREADABLE = ("float_parsing", "int_parsing")
 """Errors of texts that are not numbers."""
 
@@ -225,6 +231,8 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
         return _mapping_rule(location, model_at)
     if kind == "tuple_type" and model_at((*location, 0)) is None and _PLAIN.fullmatch(str(detail["input"])):
         return f"must be a list; write [{detail['input']}]"
+    if kind == _TOO_MANY_DIGITS:
+        return f"must be a whole number{_range(location, model_at)}"
     if kind in _RULES:
         is_whole = kind.startswith("int")
         field, limits = str(location[-1]) if location else "", detail.get("ctx", {})
@@ -232,6 +240,29 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
         way += grams_hint(detail["input"], field, limits["le"]) if kind == "less_than_equal" else ""
         return _EMPTY if _is_empty_text(detail) else _RULES[kind].format(**limits) + way
     return detail["msg"]
+
+
+def _range(location: Location, model_at: ModelAt) -> str:
+    """Returns the range of a number as its type gives it: `, greater than 0 and at most 10000`."""
+    model, field = model_at(location[:-1]), str(location[-1])
+    known = model.model_fields.get(field) if model else None
+    limits = [
+        f"{word} {getattr(limit, name):.15g}"
+        for name, word in _LIMITS.items()
+        for limit in ((*known.metadata, *_limits_in(known.annotation)) if known else ())
+        if hasattr(limit, name)
+    ]
+    if not any(limit.startswith(("at most", "less")) for limit in limits):
+        limits.append("less than 2**63")
+    return f" {' and '.join(limits)}"
+
+
+def _limits_in(annotation: object) -> Iterator[object]:
+    """Yields the limits that a type such as `Annotated[int, Gt(0)] | None` has inside."""
+    for limit in getattr(annotation, "__metadata__", ()):
+        yield from limit.metadata if isinstance(limit, FieldInfo) else (limit,)
+    for part in get_args(annotation):
+        yield from _limits_in(part)
 
 
 def _is_empty_text(detail: ErrorDetails) -> bool:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 
 from planner.job.sites import MEAN_OF, differs, replaced_by
+from planner.text import human
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.domain.hardware import Site
@@ -24,6 +25,8 @@ _PROFILES = {
     "price": "the electricity_profile of a site where nodes are bought (it is part of every rent)",
 }
 """By what hours can differ, and where the figures of each hour are."""
+_ROUNDING_FRACTION = 1e-9
+"""Difference of two figures that is only rounding."""
 _ALL_ALIKE = "without one all hours are alike"
 
 
@@ -31,6 +34,7 @@ def contradictory_options(job: Job) -> Iterator[Problem]:
     """Yields a problem for each pair of options that contradict each other."""
     for index, offer in enumerate(job.offers):
         yield from _of_offer(offer, f"offers[{index}]")
+    yield from _of_documents(job)
     yield from _of_ownership(job)
     yield from _of_sites(job)
     yield from _of_scope(job)
@@ -63,6 +67,24 @@ def _of_offer(offer: Offer, place: str) -> Iterator[Problem]:
         yield Problem(
             path=f"{place}.accelerator.embodied_kgco2e", value=f"{chip.embodied_kgco2e:g}", rule=rule
         )
+
+
+def _of_documents(job: Job) -> Iterator[Problem]:
+    """No replica can have more attention work than one whose sequences hold one document each."""
+    workload, documents = job.workload, job.workload.documents
+    if documents is None or documents.imbalance is None:
+        return
+    length = workload.sequence_length
+    most = max(
+        seen(length, None).mean_span / seen(length, documents).mean_span
+        for seen in (workload.model.sequence_shape, workload.model.visible_shape)
+    )
+    if documents.imbalance > most * (1.0 + _ROUNDING_FRACTION):
+        rule = (
+            f"must not exceed {human.typed(most)}, the work of sequences that hold one document each over that of these "
+            "documents: no replica can have more"
+        )
+        yield Problem(path="workload.documents.imbalance", value=human.typed(documents.imbalance), rule=rule)
 
 
 def _of_ownership(job: Job) -> Iterator[Problem]:

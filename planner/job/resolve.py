@@ -24,6 +24,8 @@ from simulator.domain.straggler_causes import STRAGGLER_PRESETS
 from simulator.errors import InputError
 
 _MOST_SEQUENCES = 100_000_000
+_LONGEST_SEQUENCE = 1e8
+"""Tokens of the longest sequence; that a longer one cannot be is told of its own field."""
 
 
 def resolve(document: Fields, *, name: str, folder: Path, findings: Findings) -> Fields:
@@ -92,7 +94,7 @@ def _batch_size(tokens: object, workload: Fields, findings: Findings) -> int | N
         findings.add(here, tokens, "give either global_batch_size or global_batch_tokens, not both")
     elif wanted is None:
         findings.add(here, tokens, f"must be a number{way_out(tokens)}")
-    elif length is not None and length > 0:
+    elif length is not None and 0 < length <= _LONGEST_SEQUENCE:
         if not length <= wanted <= length * _MOST_SEQUENCES:
             rule = f"must be 1 to {_MOST_SEQUENCES:,} sequences of sequence_length ({length:.15g}) tokens"
             findings.add(here, tokens, rule)

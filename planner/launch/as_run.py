@@ -11,6 +11,7 @@ from planner.explain.runnable_plan import obstacles
 from planner.launch.grouped_kernels import grouped_kernel_variable
 from planner.launch.refused import refused
 from planner.shared_choices import cut_at_indexers, shares_choices
+from planner.text.human import typed
 from simulator.domain.checkpointing import PeerPlacement
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
@@ -127,7 +128,7 @@ def _told(value: object) -> str:
         case bool():
             return str(value).lower()
         case float():
-            return f"{value:g}"
+            return typed(value)
         case tuple():
             return ", ".join(map(str, value))
         case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from planner.chosen_kernels import HEAD_TILES
@@ -26,6 +27,12 @@ ONE_SIDED_FRACTION = 0.05
 UNEQUAL_FRACTION = 0.05
 """Difference of two mean errors from which a comparison is worth a note."""
 
+_BEYOND = "No published step with {parts} was compared, so the error is assumed to be twice as large (docs/validation.md)."
+"""What is told of a step with parts that go beyond everything compared."""
+_BEFORE_PARTS, _BEHIND_PARTS = _BEYOND.split("{parts}")
+_OR = " or "
+_COUNT = re.compile(r"(?<![\w.])\d[\d,]*")
+"""The first number of a part, which differs from step to step."""
 WIDE_RATIO = 2.0
 """Upper over lower end of the interval of a measured step from which it is told beside the recommendation."""
 
@@ -92,6 +99,38 @@ def step_notes(job: Job, plan: Plan) -> list[str]:
     return [*never_measured_notes(job, plan), *_hardly_validated(job), *of_kernels]
 
 
+def alike(note: str) -> str:
+    """Returns what notes of one kind have in common: that of steps beyond everything compared says which parts are."""
+    return _BEYOND if _parts_of(note) else note
+
+
+def merged(notes: Sequence[str]) -> str:
+    """Returns one note in the place of those that are `alike`: each part once, with all of its numbers.
+
+    Example:
+        >>> steps = [_BEYOND.format(parts=f"context parallelism {ranks}") for ranks in (4, 8)]
+        >>> merged(steps).partition(" was")[0]
+        'No published step with context parallelism 4 or 8'
+    """
+    numbers: dict[str, dict[str, None]] = {}
+    for note in notes:
+        for part in _parts_of(note):
+            found = _COUNT.search(part)
+            key = _COUNT.sub("{}", part, count=1) if found else part
+            numbers.setdefault(key, {}).update({found[0]: None} if found else {})
+    if not numbers:
+        return notes[0]
+    told = [part.format(_OR.join(found)) for part, found in numbers.items()]
+    return _BEYOND.format(parts=_OR.join(told))
+
+
+def _parts_of(note: str) -> list[str]:
+    """Returns the parts of a step that a note names as beyond everything compared; none for any other note."""
+    if not (note.startswith(_BEFORE_PARTS) and note.endswith(_BEHIND_PARTS)):
+        return []
+    return note.removeprefix(_BEFORE_PARTS).removesuffix(_BEHIND_PARTS).split(_OR)
+
+
 def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
     """A note if enough steps like those of the recommended design were simulated too fast or too slow."""
     bias, num_rows = uncertainty.step_time_bias_fraction, uncertainty.step_time_num_compared
@@ -113,8 +152,7 @@ def never_measured_notes(job: Job, plan: Plan) -> list[str]:
         return []
     notes = []
     if parts := beyond_measured(reach_of(job, PlanTable.from_plans([plan]), 0)):
-        note = f"No published step with {' or '.join(parts)} was compared, so the error is assumed to be twice as large"
-        notes.append(f"{note} (docs/validation.md).")
+        notes.append(_BEYOND.format(parts=_OR.join(parts)))
     if job.workload.model.linear_attention:
         notes.append(KNOWN_HYBRIDS)
     is_new = not is_measured(accelerator.id, has_experts=job.workload.model.experts is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from constraints.evaluation import Evaluation
+from planner.text.human import typed
 from simulator.checkpoints.schemes import IntervalReason
 from simulator.domain.plan import Plan
 
@@ -22,10 +23,10 @@ def interval_notes(plan: Plan, used_s: float | None, evaluation: Evaluation) -> 
     if asked_s is None:
         return []
     if used_s is None or not math.isfinite(used_s):
-        return [f"checkpoint_interval_s = {asked_s:g} is ignored: scheme none never saves."]
+        return [f"checkpoint_interval_s = {typed(asked_s)} is ignored: scheme none never saves."]
     if used_s <= asked_s:
         return []
     reason = IntervalReason.from_code(int(evaluation.outcomes.checkpoints.why_minimum_interval[0]))
     return [
-        f"checkpoint_interval_s = {asked_s:g} is too short: {WHY_NOT_SHORTER[reason]}; {used_s:.4g} was used."
+        f"checkpoint_interval_s = {typed(asked_s)} is too short: {WHY_NOT_SHORTER[reason]}; {typed(used_s)} was used."
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from constraints.registry import CONSTRAINTS
 from planner.job.named_model import told_changes
+from planner.notes.accuracy_notes import alike, merged
 from planner.sweep.grid import Sweep, as_written
 from planner.sweep.table import BROKEN, MODEL, Row, can_run, step_notes_of
 from planner.text import human
@@ -95,17 +96,18 @@ def _certainty(sweep: Sweep, rows: list[Row]) -> Iterator[str]:
     """Yields how well the steps are known, and each reason why some are known less well once; of which, unless of all."""
     designs = list(filter(can_run, rows))
     intervals = _grouped(designs, _interval)
-    notes: dict[str, list[Row]] = {}
+    notes: dict[str, list[tuple[str, Row]]] = {}
     for row in designs:
         for note in step_notes_of(row):
-            notes.setdefault(note, []).append(row)
+            notes.setdefault(alike(note), []).append((note, row))
     if len(intervals) > 1:
         told = "; ".join(f"{interval} for {_which(sweep, some)}" for interval, some in intervals.items())
     else:
         told = "".join(intervals)
     if told:
         yield f"80 % interval of the step time, beside the simulated one: {told}."
-    for note, some in notes.items():
+    for found in notes.values():
+        note, some = merged([note for note, _ in found]), [row for _, row in found]
         yield note if len(some) == len(designs) else f"{_which(sweep, some)}: {note}"
 
 

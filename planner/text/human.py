@@ -49,7 +49,7 @@ def digits(value: float, *, significant: int = 3) -> str:
 
 def figure(value: float) -> str:
     """Returns the value of a limit with separators: `2,100,000`, `45`, `0.05`."""
-    return f"{value:,.0f}" if abs(value) >= _EXACT_FROM and math.isfinite(value) else f"{value:,.6g}"
+    return f"{value:,.0f}" if abs(value) >= _EXACT_FROM and math.isfinite(value) else f"{value:,.7g}"
 
 
 def typed(value: float) -> str:

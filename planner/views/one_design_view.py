@@ -84,7 +84,8 @@ def _headline(answer: SimulatedDesign) -> str:
         what = f": {layout(answer.plan)}" if answer.plan else ""
         is_endless = any(violation.constraint == "progress" for violation in answer.violations)
         return f"{'Never ends' if is_endless else 'Cannot be run'}{what}"
-    verdict = "Meets all limits" if answer.is_feasible else "Violates the constraints listed below"
+    kept = "Meets all limits" if answer.limits else "Can be run (the job sets no limits)"
+    verdict = kept if answer.is_feasible else "Violates the constraints listed below"
     return f"{verdict}: {design_headline(answer.design)}"
 
 

@@ -67,6 +67,7 @@ def _sharing(reader: ConfigReader) -> tuple[int, int]:
 
 
 def _told(reader: ConfigReader) -> tuple[int, int]:
+    """Returns the distance and the leading layers that a file tells; a distance of 0 is one of 1, as in `GlmMoeDsaConfig`."""
     step = max(reader.whole(_STEP, default=1), 1)
     if step == 1:
         return 1, 0

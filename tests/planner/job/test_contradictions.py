@@ -337,3 +337,22 @@ class TestFlatFiguresBesideProfiles:
         refused_at(place, message, site)
         same = site.model_copy(update={"grid_kgco2e_per_kwh": 0.1})
         assert job_with(site=same).site == same
+
+
+class TestDocuments:
+    """Documents of 4,096 tokens in sequences of 8,192: a token sees 2,048 on average, of one document 4,096."""
+
+    DOCUMENTS: Mapping[str, object] = {"lengths_tokens": [4096]}
+
+    def test_no_replica_has_more_work_than_with_one_document_in_every_sequence(self) -> None:
+        documents = {**self.DOCUMENTS, "imbalance": 2.5}
+        refused(
+            r"workload\.documents\.imbalance = 2\.5: must not exceed 2, ",
+            workload={"sequence_length": 8192, "documents": documents},
+        )
+
+    def test_all_that_can_be_measured_is_accepted(self) -> None:
+        documents = {**self.DOCUMENTS, "imbalance": 2.0}
+        job = job_with(workload={"sequence_length": 8192, "documents": documents})
+        assert job.workload.documents
+        assert job.workload.documents.imbalance == 2.0

@@ -72,6 +72,15 @@ def test_an_override_replaces_a_broken_value() -> None:
         ("catalog=.", "catalog = '.': cannot be read: Is a directory"),
         ("name=''", "name = '': must not be empty"),
         ("workload.model.num_layer=2", "workload.model.num_layer = 2: unknown field; nearest: num_layers"),
+        ("workload.model.num_layers=1e30", "1e+30: must be a whole number greater than 0 and at most 10000"),
+        (
+            "workload.model.num_learned_positions=1e30",
+            "1e+30: must be a whole number of at least 0 and less than 2**63",
+        ),
+        (
+            "workload.sequence_length=1e30",
+            "1 problem\n  workload.sequence_length = 1e+30: must be a whole number",
+        ),
         ("site={", "site = '{': line 1, column 2"),
         ("site=!!python/name:os.system x", "tags (!) are not supported"),
         ("limits.budget_usd=cheap", "limits.budget_usd = 'cheap': must be a number"),

@@ -11,6 +11,7 @@ from planner import load_job, recommend, simulate_plan
 from planner.cli import commands as cli
 from planner.cli.terminal.output import WIDTH
 from planner.explain.violations import Violation
+from planner.input.plan_input import plan_text
 from planner.one_design.simulated_design import SimulatedDesign
 from planner.one_design.stage_memory import stage_rows
 from planner.one_design.step_operators import seconds_by_operator
@@ -280,7 +281,11 @@ def test_an_interval_shorter_than_a_step_is_raised_and_said_so(capsys: pytest.Ca
     found = answer(capsys, f"{AS_IT_WAS_RUN},checkpoint_interval_s=1")
     assert found.design is not None
     assert found.design.checkpoint_interval_s == pytest.approx(found.design.iteration_time_s)
-    used = f"{found.design.checkpoint_interval_s:.4g} was used."
+    # As the command for the plan has it.
+    as_used = found.design.plan.model_copy(
+        update={"checkpoint_interval_s": found.design.checkpoint_interval_s}
+    )
+    used = f"{plan_text(as_used).partition('checkpoint_interval_s=')[2].partition(',')[0]} was used."
     told = f"checkpoint_interval_s = 1 is too short: the state changes only once per step; {used}"
     assert told in found.warnings
 
@@ -344,6 +349,17 @@ def test_people_read_the_verdict_what_is_broken_and_where_everything_goes(
 def test_the_names_for_programs_are_imported_at_their_first_use() -> None:
     assert planner.simulate_plan is simulate_plan
     assert planner.SimulatedDesign is SimulatedDesign
+
+
+def test_a_job_without_limits_is_not_said_to_meet_them(capsys: pytest.CaptureFixture[str]) -> None:
+    free = [f"limits.{name}=null" for name in load_job(BLOOM).limits.model_dump(exclude_none=True)]
+    sets = [word for each in free for word in ("--set", each)]
+    for options, verdict in (
+        (sets, "Can be run (the job sets no limits): 384 x "),
+        ([], "Meets all limits: 384 x "),
+    ):
+        assert cli.main(["simulate", BLOOM, "--plan", AS_IT_WAS_RUN, "--no-sensitivities", *options]) == 0
+        assert capsys.readouterr().out.startswith(verdict)
 
 
 def test_operators_split_what_a_step_computes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,3 +120,33 @@ def test_of_steps_that_are_known_less_well_it_is_told_which_and_why() -> None:
 
     all_new = " ".join(shown(sweep, [{**known, "step_time_notes": "Never measured."}, new]).split())
     assert " -50 % to +100 % for 1 design (workload.model = new). Never measured." in all_new
+
+
+def test_steps_beyond_everything_compared_are_told_once_with_all_their_degrees() -> None:
+    sweep = SWEEP.model_copy(update={"axes": {"search.context_parallel": (1, 4, 8)}})
+    beyond = "No published step with {} was compared, so the error is assumed to be twice as large (docs/validation.md)."
+    parts = {
+        4: "context parallelism 4 (measured: up to 2) or latent attention",
+        8: "sequences of 131,072 tokens (measured: up to 65,536) or context parallelism 8 (measured: up to 2)",
+    }
+    rows = [
+        row(
+            8, "async", 0.95, 20.0, **{"search.context_parallel": degree}, step_time_notes=beyond.format(told)
+        )
+        for degree, told in parts.items()
+    ]
+    told = (
+        "context parallelism 4 or 8 (measured: up to 2) or latent attention or sequences of 131,072 tokens "
+        "(measured: up to 65,536)"
+    )
+    assert f" {beyond.format(told)}" in " ".join(shown(sweep, rows).split())
+    near = row(8, "async", 0.95, 20.0, **{"search.context_parallel": 1})
+    words = " ".join(shown(sweep, [near, *rows]).split())
+    assert f" 2 designs: {beyond.format(told)}" in words
+    assert words.count("No published step") == 1
+
+
+def test_models_that_are_changed_are_told_once() -> None:
+    changed = [row(size, "async", 0.95, 20.0, model="Known, changed: num_layers 8") for size in (8, 16)]
+    words = " ".join(shown(SWEEP, [*changed, row(24, "async", 0.95, 20.0, model="Known")]).split())
+    assert words.count("The model is ") == words.count("The model is Known, changed: num_layers 8.") == 1

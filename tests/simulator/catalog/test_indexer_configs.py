@@ -55,6 +55,14 @@ def test_leading_layers_are_two_where_a_file_has_a_distance_alone() -> None:
     assert indexer_of(config).num_leading_layers == 2  # `GlmMoeDsaConfig`
 
 
+def test_a_distance_of_0_is_one_of_1() -> None:
+    """`GlmMoeDsaConfig.__post_init__` of transformers 5.24: `max(index_topk_freq, 1)`."""
+    config = without(GLM_5_2, "indexer_types")
+    zero, one = (indexer_of(config | {"index_topk_freq": step}) for step in (0, 1))
+    assert zero == one
+    assert (zero.layer_step, zero.num_leading_layers) == (1, 0)
+
+
 @pytest.mark.parametrize("names", [["full"] * 78, None])
 def test_a_file_without_sharing_has_an_indexer_in_every_layer(names: list[str] | None) -> None:
     indexer = indexer_of(GLM_5 | {"indexer_types": names, "index_skip_topk_offset": 3})
