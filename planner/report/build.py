@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from constraints.evaluation import evaluate
 from planner.recommended.output import JOB_FILE
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import breakdowns
-from planner.report.data import Figure, InputGroup, Report, Reproduction
+from planner.report.data import Figure, InputGroup, Report, Reproduction, StepInterval
 from planner.report.designs import DesignCloud, cloud_of_table, design_counts
 from planner.report.fastest import FastestRuns
 from planner.report.flips import flips
-from planner.report.front import errors_of, front_figure
+from planner.report.front import front_figure, step_intervals
 from planner.report.inputs import inputs
 from planner.report.scaling import scaling
 from planner.report.spread import spreads
@@ -63,12 +63,12 @@ def build_report(
     """
     drawn = cloud.thinned()
     best = answer.recommendation
-    errors = errors_of(job, answer)
+    intervals = step_intervals(job, answer)
     report = Report(
         job=job,
         answer=answer,
-        errors=errors,
-        figures=tuple(_figures(job, answer, best, errors, cloud, progress)) if best else (),
+        step_intervals=intervals,
+        figures=tuple(_figures(job, answer, best, intervals, cloud, progress)) if best else (),
         inputs=_inputs(job, best),
         reproduction=_reproduction(answer),
         designs=design_counts(cloud, drawn),
@@ -80,7 +80,7 @@ def _figures(
     job: Job,
     answer: Recommendation,
     best: Design,
-    errors: dict[int, float],
+    intervals: Mapping[int, StepInterval],
     cloud: DesignCloud,
     progress: Told,
 ) -> Iterator[Figure]:
@@ -89,7 +89,7 @@ def _figures(
     accuracy = accuracy_of(job, chosen.plans, 0)
     fastest = FastestRuns(job, best)
     parts: dict[str, Callable[[], Sequence[Figure]]] = {
-        "the front": lambda: [front_figure(answer, errors)],
+        "the front": lambda: [front_figure(answer, intervals)],
         "breakdowns": lambda: breakdowns(job, answer, best),
         "uncertainty": lambda: spreads(job, answer, chosen),
         "sensitivity of the recommendation": lambda: [flips(job, answer, best, accuracy, fastest)],

@@ -16,7 +16,7 @@ from simulator.record import Record
 
 FAMILY: Final = "capplan report "
 """Start of the format of every report, by which a file is recognized as one."""
-SCHEMA: Final = "capplan report 3"
+SCHEMA: Final = "capplan report 4"
 """Format of this version of the fields; the number changes with the fields. 3: drawn designs are counted by kind."""
 
 Quantity = Literal["usd", "kwh", "kgco2e", "bytes", "s", "days", "w", "fraction", "change", "count"]
@@ -164,6 +164,15 @@ class LinesFigure(Figured):
     """Whether points of a curve are joined; false if values between them cannot be inferred from them."""
 
 
+class StepInterval(Record):
+    """The interval that holds four of five steps like that of a design, relative to the simulated one."""
+
+    low_fraction: float
+    """Its lower end over the simulated step."""
+    high_fraction: float
+    """Its upper end over the simulated step."""
+
+
 class FrontPoint(Record):
     """A design of the front in a picture of two objectives."""
 
@@ -173,8 +182,8 @@ class FrontPoint(Record):
     """Its first objective."""
     y: float
     """Its second objective."""
-    error_fraction: float
-    """Mean error of simulated steps of its kind, which applies to time, cost, energy and carbon alike."""
+    interval: StepInterval
+    """80 % interval of its step, which applies to time, cost, energy and carbon alike."""
     role: Role
     """Its role."""
 
@@ -260,16 +269,16 @@ class DesignCounts(Record):
 class Report(Record):
     """Everything that a report shows, except the cloud of designs behind the front."""
 
-    format: Literal["capplan report 3"] = SCHEMA
+    format: Literal["capplan report 4"] = SCHEMA
     """Format, which determines the fields."""
-    schema_version: int = 3
+    schema_version: int = 4
     """Version of this form, as in `format`; increases when a field is removed or changes its meaning."""
     answer: Recommendation
     """The answer, as `capplan recommend --json` prints it."""
     job: Job
     """The job, with all names resolved to figures."""
-    errors: dict[int, float]
-    """Mean error of simulated steps of the front's designs, by `design_id`."""
+    step_intervals: dict[int, StepInterval]
+    """80 % interval of the steps of the front's designs, by `design_id`."""
     figures: tuple[Figure, ...]
     """The figures, in reading order."""
     inputs: tuple[InputGroup, ...]

@@ -6,7 +6,7 @@ from typing import Final
 
 from planner.recommended.design_words import layout, site_words
 from planner.recommended.recommendation import Design
-from planner.report.data import DesignCounts, FrontFigure, Quantity, Report
+from planner.report.data import DesignCounts, FrontFigure, Quantity, Report, StepInterval
 from planner.report.front import role_of
 from planner.report.html import Html, joined, tag
 from planner.report.tables import number, table
@@ -185,7 +185,7 @@ def _front_table(report: Report) -> Html:
     """The front; if it is too long for a page, some of its designs, evenly spread."""
     front = report.answer.front
     rows = [_row(report, front[row], row) for row in spread_rows(len(front), MOST_ROWS).tolist()]
-    heading = ["design", "accelerators", "layout", *(name for name, _, _ in COLUMNS), "error", "role"]
+    heading = ["design", "accelerators", "layout", *(name for name, _, _ in COLUMNS), "80 % interval", "role"]
     designs = human.designs(len(front))
     title = designs if len(rows) == len(front) else f"{human.count(len(rows))} of {designs}"
     return tag(
@@ -206,7 +206,7 @@ def _row(report: Report, design: Design, row: int) -> list[str]:
         data_design=design.design_id,
         aria_label=f"Show design {design.design_id} in the picture",
     )
-    role, error = role_of(report.answer, design), report.errors[design.design_id]
+    role, interval = role_of(report.answer, design), report.step_intervals[design.design_id]
     figures = [
         number(getattr(design, field), text(getattr(design, field), quantity), f"{place}.{field}")
         for _, field, quantity in COLUMNS
@@ -216,6 +216,15 @@ def _row(report: Report, design: Design, row: int) -> list[str]:
         f"{human.count(design.plan.num_gpus)} x {design.accelerator}{site_words(report.answer, design)}",
         layout(design.plan),
         *figures,
-        number(error, human.percent(error), f"errors.{design.design_id}"),
+        _interval(interval, f"step_intervals.{design.design_id}"),
         "" if role == "front" else role,
     ]
+
+
+def _interval(interval: StepInterval, path: str) -> Html:
+    """How far the ends of the interval of a step are from it."""
+    low, high = (
+        number(end, human.signed_percent(end - 1.0, num_decimals=0), f"{path}.{name}")
+        for name, end in interval
+    )
+    return joined(low, " to ", high)

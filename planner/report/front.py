@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS
-from planner.report.data import FrontFigure, FrontPoint, Role
+from planner.report.data import FrontFigure, FrontPoint, Role, StepInterval
 from planner.text import human
 from planner.text.objective_words import OBJECTIVE_WORDS
-from planner.uncertain.uncertainty import accuracy_of
+from planner.uncertain.uncertainty import step_time_interval
 from simulator.domain.job import Job, Objective
 from simulator.domain.plan import PlanTable
 
 
-def errors_of(job: Job, answer: Recommendation) -> dict[int, float]:
-    """Returns the mean error of simulated steps of every design of the front, by its id."""
+def step_intervals(job: Job, answer: Recommendation) -> dict[int, StepInterval]:
+    """Returns the 80 % interval of the step of every design of the front, by its id."""
     plans = PlanTable.from_plans([design.plan for design in answer.front])
-    return {
-        design.design_id: accuracy_of(job, plans, row).mean_absolute_error_fraction
-        for row, design in enumerate(answer.front)
-    }
+    found = {}
+    for row, design in enumerate(answer.front):
+        low, high = step_time_interval(job, plans, row, 1.0)
+        found[design.design_id] = StepInterval(low_fraction=low, high_fraction=high)
+    return found
 
 
-def front_figure(answer: Recommendation, errors: dict[int, float]) -> FrontFigure:
+def front_figure(answer: Recommendation, intervals: Mapping[int, StepInterval]) -> FrontFigure:
     """Returns the front in the first two objectives that designs hold, completed by time and cost."""
     x, y = _axes(answer)
     (x_field, x_quantity), (y_field, y_quantity) = OBJECTIVE_FIELDS[x], OBJECTIVE_FIELDS[y]
@@ -30,7 +33,7 @@ def front_figure(answer: Recommendation, errors: dict[int, float]) -> FrontFigur
             design_id=design.design_id,
             x=getattr(design, x_field),
             y=getattr(design, y_field),
-            error_fraction=errors[design.design_id],
+            interval=intervals[design.design_id],
             role=role_of(answer, design),
         )
         for design in answer.front
@@ -39,8 +42,8 @@ def front_figure(answer: Recommendation, errors: dict[int, float]) -> FrontFigur
         name="front",
         title=_title(answer),
         note=(
-            "Each dot is a design; error bars show the mean error of simulated step times. Faint: dominated designs, and "
-            "designs that violate a limit."
+            "Each dot is a design; error bars show the 80 % interval of its step time. Faint: dominated designs, and designs "
+            "that violate a limit."
         ),
         x_field=x_field,
         x_label=OBJECTIVE_WORDS[x],

@@ -43,8 +43,6 @@ ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", 
 LOW, HIGH = "#86c1ea", "#0067a5"
 TITLE_CHARACTERS: Final = 88
 CAPACITY: Final = "memory capacity"
-LEAST_SHARE: Final = 0.1
-"""Least ratio of simulated to actual figure that is drawn, so that errors near 100 % make no bar endless."""
 LEGEND_COLUMNS: Final = 4
 """Most columns of a legend."""
 LEGEND_DOT_POINTS: Final = 6.0
@@ -257,11 +255,8 @@ def _draw_front(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
 
 
 def _draw_points(axes: Axes, points: Sequence[FrontPoint], look: _Look) -> None:
-    x, y, error = (
-        np.array(column) for column in zip(*((p.x, p.y, p.error_fraction) for p in points), strict=True)
-    )
-    # Simulated over measured is 1 +- error; the true value is therefore the figure divided by that.
-    below, above = 1.0 - 1.0 / (1.0 + error), 1.0 / np.maximum(1.0 - error, LEAST_SHARE) - 1.0
+    places = [(p.x, p.y, 1.0 - p.interval.low_fraction, p.interval.high_fraction - 1.0) for p in points]
+    x, y, below, above = (np.array(column) for column in zip(*places, strict=True))
     axes.errorbar(
         x,
         y,
@@ -296,9 +291,9 @@ def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
 
 def _window(figure: FrontFigure, axis: Literal["x", "y"]) -> tuple[float, float]:
     """The ends of an axis, with a margin on both sides of the front and its error bars."""
-    values = [(getattr(point, axis), point.error_fraction) for point in figure.points]
-    low = min(value / (1.0 + error) for value, error in values)
-    high = max(value / max(1.0 - error, LEAST_SHARE) for value, error in values)
+    values = [(getattr(point, axis), point.interval) for point in figure.points]
+    low = min(value * interval.low_fraction for value, interval in values)
+    high = max(value * interval.high_fraction for value, interval in values)
     extent = high - low or high or 1.0
     return max(low - ROOM_BELOW_FRACTION * extent, 0.5 * low), high + ROOM_ABOVE_FRACTION * extent
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.answer.recommend import recommend
 from planner.report.build import DrawnReport
+from planner.report.data import StepInterval
 from planner.report.designs import METRICS, design_counts
 from planner.report.front import front_figure
 from planner.report.sources import report_of_folder
@@ -73,7 +74,8 @@ def large(num_designs: int, num_front: int) -> DrawnReport:
         for number in range(num_front)
     )
     answer = report.answer.model_copy(update={"front": front, "recommendation": front[0]})
-    errors = {design.design_id: 0.02 for design in front}
+    interval = StepInterval(low_fraction=0.97, high_fraction=1.05)
+    intervals = {design.design_id: interval for design in front}
     rng = np.random.default_rng(1)
     rows, noise = rng.integers(0, len(few), num_designs), rng.lognormal(0.0, 0.3, num_designs)
     numbers = {
@@ -84,8 +86,8 @@ def large(num_designs: int, num_front: int) -> DrawnReport:
     )
     update = {
         "answer": answer,
-        "errors": errors,
-        "figures": (front_figure(answer, errors), *report.figures[1:]),
+        "step_intervals": intervals,
+        "figures": (front_figure(answer, intervals), *report.figures[1:]),
         "designs": design_counts(cloud, cloud),
     }
     return DrawnReport(report=report.model_copy(update=update), cloud=cloud)

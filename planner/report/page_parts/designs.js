@@ -6,7 +6,7 @@ const hasSeveralSites = new Set(answer.front.map((design) => design.region)).siz
 const front = answer.front.map((design) => ({
   id: design.design_id,
   role: design.design_id === recommendedId ? "recommended" : tiedIds.has(design.design_id) ? "tied" : "front",
-  error: report.errors[design.design_id],
+  interval: report.step_intervals[design.design_id],
   values: { ...design, num_gpus: design.plan.num_gpus },
   accelerator: `${design.accelerator}${hasSeveralSites ? ` in ${design.region}` : ""}`,
   plan: design.plan,

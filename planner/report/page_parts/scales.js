@@ -24,10 +24,10 @@ function applyFilters() {
   byId("clear-filters").disabled = !active;
 }
 
-// Simulated over measured is 1 +- error, so the truth is the figure over that; without reach, the figure itself.
+// Of a figure that follows the step, the ends of the interval of the step; without reach, the figure itself.
 function errorEnds(design, key, reach) {
-  const error = reach * design.error;
-  return [design.values[key] / (1 + error), design.values[key] / Math.max(0.1, 1 - error)];
+  const { low_fraction: low, high_fraction: high } = design.interval;
+  return [low, high].map((end) => design.values[key] * (1 + reach * (end - 1)));
 }
 
 // Beside the front there is room for designs that are nearly as good; the others are shown on demand. Below it lies hardly

@@ -135,7 +135,7 @@ function symbol(context, paint, design, x, y) {
 }
 
 function errorBar(context, design, key, axis, from, across) {
-  if (!metrics[key].hasError || !(design.error > 0)) return;
+  if (!metrics[key].hasError || !(design.interval.high_fraction > design.interval.low_fraction)) return;
   // On a wide logarithmic axis a bar would hide below its symbol, so that it has ends, as wide as the symbol.
   const ends = errorEnds(design, key, 1).map(axis.place), cap = 7;
   context.beginPath();

@@ -38,7 +38,7 @@ from planner.cli.terminal.exit_codes import BROKEN_INPUT, OK
 from planner.job.file import parse_job
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import compare, fleet_slowdown
-from planner.report.front import errors_of
+from planner.report.front import step_intervals
 from planner.uncertain.uncertainty import accuracy_of
 from planner.validation.comparison import Modelled, entries_of
 from simulator.catalog import accelerator
@@ -638,7 +638,12 @@ def test_intervals_come_from_the_errors_of_the_calibration(answer: CalibrationAn
     accuracy = accuracy_of(job, plans, 0)
     assert accuracy.mean_absolute_error_fraction == residuals.mean_absolute_error_fraction
     assert accuracy.compared_with == "runs of the calibration (steps.csv)"
-    assert set(errors_of(job, recommended()).values()) == {residuals.mean_absolute_error_fraction}
+    ends = {
+        (found.low_fraction, found.high_fraction) for found in step_intervals(job, recommended()).values()
+    }
+    (interval,) = ends
+    half_width = residuals.interval_log_half_width
+    assert interval == pytest.approx((math.exp(-half_width), math.exp(half_width)))
 
 
 @pytest.mark.long

@@ -102,7 +102,7 @@ def test_pointing_at_another_design_shows_its_figures_and_the_limit_that_it_brea
 
 
 def test_as_many_designs_lie_beyond_the_edges_as_beyond_those_of_the_picture(browser: Browser) -> None:
-    figure = front_figure(drawn().report.answer, drawn().report.errors)
+    figure = front_figure(drawn().report.answer, drawn().report.step_intervals)
     (axes,) = drawing(figure, drawn().cloud).axes
     with opened(browser) as page:
         for axis, field in (("x", figure.x_field), ("y", figure.y_field)):
@@ -296,7 +296,9 @@ def test_keys_alone_reach_everything_and_walk_through_the_front(browser: Browser
 
 
 def test_the_legend_of_the_front_names_what_is_drawn(browser: Browser) -> None:
-    roles = {point.role for point in front_figure(drawn().report.answer, drawn().report.errors).points}
+    roles = {
+        point.role for point in front_figure(drawn().report.answer, drawn().report.step_intervals).points
+    }
     with opened(browser) as page:
         shown = page.locator("#front .legend").inner_text()
         assert ("indistinguishable from it" in shown) == ("tied" in roles)

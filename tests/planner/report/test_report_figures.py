@@ -33,7 +33,7 @@ from planner.report.units import text
 from planner.sweep.grid import Sweep, run_sweep
 from planner.text import human
 from planner.uncertain.sensitivity import LEAST_SHOWN_FRACTION
-from planner.uncertain.uncertainty import accuracy_of
+from planner.uncertain.uncertainty import accuracy_of, step_range
 from simulator.accuracy.published_runs import Accuracy
 from simulator.domain.job import Job, Objective
 from simulator.domain.limits import Limits
@@ -192,24 +192,35 @@ def test_the_axes_of_the_front_are_the_first_objectives_then_time_and_cost(
     objectives: tuple[str, ...], fields: tuple[str, str]
 ) -> None:
     answer = drawn().report.answer.model_copy(update={"objectives": objectives})
-    shown = front_figure(answer, drawn().report.errors)
+    shown = front_figure(answer, drawn().report.step_intervals)
     assert (shown.x_field, shown.y_field) == fields
     assert [(point.x, point.y) for point in shown.points] == [
         tuple(getattr(design, field) for field in fields) for design in answer.front
     ]
 
 
-def test_a_recommended_design_is_that_and_no_tie_and_has_the_error_of_its_own_accelerator() -> None:
+def test_a_recommended_design_is_that_and_no_tie_and_has_the_interval_of_its_own_step() -> None:
     report = drawn().report
     answer, best = report.answer, best_of(report)
     assert answer.uncertainty is not None
     uncertainty = answer.uncertainty.model_copy(update={"tied_designs": (best.design_id,)})
     tied = answer.model_copy(update={"uncertainty": uncertainty})
-    roles = {point.design_id: point.role for point in front_figure(tied, report.errors).points}
+    roles = {point.design_id: point.role for point in front_figure(tied, report.step_intervals).points}
     assert roles[best.design_id] == "recommended"
     for design in answer.front:
-        known = accuracy_of_best(report.job, design).mean_absolute_error_fraction
-        assert report.errors[design.design_id] == known > 0.0
+        known = step_range(report.job, PlanTable.from_plans([design.plan]), 0)
+        found = report.step_intervals[design.design_id]
+        assert (found.low_fraction, found.high_fraction) == (known.low, known.high)
+        assert 0.0 < found.low_fraction < 1.0 < found.high_fraction
+
+
+def test_error_bars_are_the_interval_that_the_answer_tells() -> None:
+    report = drawn().report
+    best, sure = best_of(report), report.answer.uncertainty
+    assert sure is not None
+    found = report.step_intervals[best.design_id]
+    ends_s = found.low_fraction * best.step_time_s, found.high_fraction * best.step_time_s
+    assert ends_s == pytest.approx((sure.step_time_low_s, sure.step_time_high_s), rel=1e-12)
 
 
 def test_a_result_that_has_no_end_reaches_the_edge_of_its_tornado() -> None:
@@ -343,14 +354,16 @@ def test_the_title_of_the_front_counts_the_designs_that_are_tied(num_tied: int, 
     assert answer.uncertainty is not None
     tied = tuple(design.design_id for design in answer.front[:num_tied])
     uncertainty = answer.uncertainty.model_copy(update={"tied_designs": tied})
-    shown = front_figure(answer.model_copy(update={"uncertainty": uncertainty}), drawn().report.errors)
+    shown = front_figure(
+        answer.model_copy(update={"uncertainty": uncertainty}), drawn().report.step_intervals
+    )
     assert told in shown.title
     assert ("indistinguishable" in shown.title) == (num_tied > 0)
 
 
 def test_the_legend_of_the_front_has_plain_marks_that_can_be_seen() -> None:
     """Of a ring and error bars of about its size, caps as wide as the ring would make a crossed square."""
-    shown = front_figure(drawn().report.answer, drawn().report.errors)
+    shown = front_figure(drawn().report.answer, drawn().report.step_intervals)
     roles = ("recommended", "front", "tied")
     points = [
         point.model_copy(update={"role": role}) for point, role in zip(shown.points, roles, strict=True)

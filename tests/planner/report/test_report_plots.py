@@ -28,6 +28,7 @@ from planner.report.data import (
     Part,
     Range,
     RangesFigure,
+    StepInterval,
 )
 from planner.report.front import front_figure
 from planner.report.plots import BROKEN, COLOURS, FAINT, HIGH, LOW, TITLE_CHARACTERS, drawing
@@ -113,27 +114,33 @@ def test_curves_and_their_marks_are_told_apart_and_the_recommended_size_stands_o
 
 
 def front_of(*points: tuple[float, float, float]) -> FrontFigure:
-    shown = front_figure(drawn().report.answer, drawn().report.errors)
+    """A front of points with an interval from so much below one to twice as much above it."""
+    shown = front_figure(drawn().report.answer, drawn().report.step_intervals)
     made = tuple(
-        FrontPoint(design_id=number, x=x, y=y, error_fraction=error, role="front")
-        for number, (x, y, error) in enumerate(points)
+        FrontPoint(
+            design_id=number,
+            x=x,
+            y=y,
+            interval=StepInterval(low_fraction=1.0 - below, high_fraction=1.0 + 2.0 * below),
+            role="front",
+        )
+        for number, (x, y, below) in enumerate(points)
     )
     return shown.model_copy(update={"points": made})
 
 
-def test_error_bars_reach_to_what_a_measurement_would_be_and_the_picture_beyond_them() -> None:
+def test_error_bars_reach_to_the_ends_of_the_interval_and_the_picture_beyond_them() -> None:
     axes = axes_of(front_of((80.0, 300.0, 0.25), (100.0, 200.0, 0.25)))
     (container,) = (each for each in axes.containers if isinstance(each, ErrorbarContainer))
     across, up = (cast(LineCollection, each).get_segments() for each in container[2])
-    # Simulated over measured is 1.25 or 0.75.
     assert [segment[:, 0].tolist() for segment in across] == [
-        pytest.approx([value / 1.25, value / 0.75]) for value in (80.0, 100.0)
+        pytest.approx([value * 0.75, value * 1.5]) for value in (80.0, 100.0)
     ]
     assert [segment[:, 1].tolist() for segment in up] == [
-        pytest.approx([value / 1.25, value / 0.75]) for value in (300.0, 200.0)
+        pytest.approx([value * 0.75, value * 1.5]) for value in (300.0, 200.0)
     ]
-    # From 64 to 133, a tenth of that below and three tenths above.
-    low, high = 80.0 / 1.25, 100.0 / 0.75
+    # From 60 to 150, a tenth of that below and three tenths above.
+    low, high = 80.0 * 0.75, 100.0 * 1.5
     assert axes.get_xlim() == pytest.approx((low - 0.1 * (high - low), high + 0.3 * (high - low)))
 
 
@@ -149,7 +156,7 @@ def test_a_front_of_one_design_and_one_that_begins_near_zero_have_room_around_th
 
 def test_designs_behind_the_front_are_those_within_the_picture_by_whether_they_break_a_limit() -> None:
     report, cloud = drawn().report, drawn().cloud
-    figure = front_figure(report.answer, report.errors)
+    figure = front_figure(report.answer, report.step_intervals)
     axes = axes_of(figure)
     x, y = cloud.numbers[figure.x_field], cloud.numbers[figure.y_field]
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()

@@ -23,10 +23,10 @@ from tests.planner.report_studies import NOON, answered, drawn, job
 
 def test_a_report_of_an_older_version_may_be_replaced(tmp_path: Path) -> None:
     target = write_page(drawn(), tmp_path / "page.html")
-    text_of_older = target.read_text().replace("capplan report 3", "capplan report 2")
+    text_of_older = target.read_text().replace("capplan report 4", "capplan report 3")
     target.write_text(text_of_older)
     write_page(drawn(), target)
-    assert "capplan report 3" in target.read_text()[:2_000]
+    assert "capplan report 4" in target.read_text()[:2_000]
 
 
 def without(text: str, *names: str) -> str:
