@@ -102,7 +102,8 @@ model: {config: mine/config.json, vocabulary_size: 64000}
 `--set workload.model.num_layers=30` does the same to a job that names a model, and so does `--set workload.model.experts=null`.
 The axes of a [sweep](sweep.md) take such fields, too. Answers, reports and MLflow then tell what the model is:
 `DeepSeek-V3.2, changed: num_layers 30`. A model from a `config.json` with a `name` of its own keeps that name. A shape with all
-of its required fields is a model of its own, whatever its name, and takes nothing from the catalogue.
+of its required fields is a model of its own, whatever its name, and takes nothing from the catalogue; what `--set` changes of
+it, such as of the job that an answer keeps, is told in its name, too.
 """
 SWEEP_INTRODUCTION = """\
 # Sweeps: sizes, checkpoint schemes and intervals of one job

@@ -20,6 +20,7 @@ from planner.input.record_input import name_of, read_mapping, validated
 from planner.input.yaml_text import JOB_FIELDS
 from planner.job.framework import telling_habits
 from planner.job.limits import contradictions
+from planner.job.named_model import told_in_name
 from planner.job.overrides import with_overrides
 from planner.job.own_catalog import own_figures
 from planner.job.own_factors import with_own_factors
@@ -80,6 +81,8 @@ def parse_job(
     below = Path() if folder is None else path_given(folder, "folder", "a folder")
     findings = Findings()
     plain = plain_copy(with_overrides(document, overrides, findings), findings)
+    if overrides:
+        plain = told_in_name(plain, plain_copy(document, Findings()))
     own = own_figures(plain.pop("catalog", None), below, findings)
     with overlaid(own):
         fields = resolve(plain, name=name, folder=below, findings=findings)

@@ -63,6 +63,46 @@ def resolved_model(model: object, folder: Path, findings: Findings) -> object:
     return model
 
 
+def told_in_name(job: Fields, written: Fields) -> Fields:
+    """Returns a job whose model, if overrides change a shape that is written out, is named after what they change.
+
+    Args:
+        job: the fields of the job with all overrides.
+        written: without them.
+    """
+    models = [_whole_shape(each) for each in (written, job)]
+    if not (models[0] and models[1]) or models[0].name != models[1].name:
+        return job
+    known, _, told = models[0].name.partition(CHANGED)
+    changes = list(_changes(models[0], models[1]))
+    if not changes:
+        return job
+    places = {_place_of(change) for change in changes}
+    earlier = models[0].source.rpartition(f"{CHANGED}")[2] if told else ""
+    kept = [change for change in earlier.split(", ") if change and _place_of(change) not in places]
+    workload = job["workload"]
+    assert isinstance(workload, dict)
+    model = {**workload["model"], **_told(known, models[1].source, [*kept, *changes])}
+    return {**job, "workload": {**workload, "model": model}}
+
+
+def _whole_shape(job: Fields) -> ModelShape | None:
+    """Returns the shape that a job writes out; `None` for any other model, and for one that breaks rules."""
+    workload = job.get("workload")
+    model = workload.get("model") if isinstance(workload, dict) else None
+    if not isinstance(model, dict) or "config" in model or _missing(model):
+        return None
+    try:
+        return ModelShape.model_validate({name: value for name, value in model.items() if value is not None})
+    except ValidationError:
+        return None
+
+
+def _place_of(change: str) -> str:
+    """Returns the field of a change that is told: `num_layers` of `num_layers 30`, `experts` of `no experts`."""
+    return change.removeprefix("no ").partition(" ")[0]
+
+
 def told_changes(text: str) -> Iterator[str]:
     """Yields a sentence that tells in what a model differs from the known one that its job names; none if it does not.
 
@@ -146,9 +186,8 @@ def _changed(known: ModelShape | None, given: Fields, findings: Findings) -> Fie
     changes = list(_changes(known, shape))
     if not changes:
         return fields
-    source = f"{shape.source}; {known.name}{CHANGED}{', '.join(changes)}"
-    name = fields["name"] if given.get("name") else _name(known.name, changes)
-    return {**fields, "name": name, "source": source}
+    told = _told(known.name, shape.source, changes)
+    return {**fields, **told, **({"name": fields["name"]} if given.get("name") else {})}
 
 
 def _with_fields(
@@ -190,15 +229,23 @@ def _changes(known: Record, other: Record, path: str = "") -> Iterator[str]:
             yield from _changes(before, after, f"{here}.")
         elif isinstance(after, Record):
             yield from (
-                f"{here}.{field} {_told(value)}" for field, value in after if field in after.model_fields_set
+                f"{here}.{field} {_as_written(value)}"
+                for field, value in after
+                if field in after.model_fields_set
             )
         else:
-            yield f"no {here}" if after is None else f"{here} {_told(after)}"
+            yield f"no {here}" if after is None else f"{here} {_as_written(after)}"
 
 
-def _told(value: object) -> str:
+def _as_written(value: object) -> str:
     """Returns a value as a job file has it."""
     return str(value).lower() if isinstance(value, bool) else in_short(value)
+
+
+def _told(known: str, source: str, changes: list[str]) -> dict[str, str]:
+    """Returns the name and the source of a model that differs from a known one."""
+    before = source.partition(f"; {known}{CHANGED}")[0]
+    return {"name": _name(known, changes), "source": f"{before}; {known}{CHANGED}{', '.join(changes)}"}
 
 
 def _name(known: str, changes: list[str]) -> str:

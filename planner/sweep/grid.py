@@ -96,6 +96,11 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
     rule = "must be the path of a field of the job, such as limits.budget_usd or offers[0].num_gpus.max"
     if wrong := [Problem(path="axes", value=name, rule=rule) for name in sweep.axes if not is_path(name)]:
         raise InputError(wrong, sweep.name)
+    rule = "has no value to try; give some, or leave the axis out"
+    if wrong := [
+        Problem(path=f"axes.{name}", value="[]", rule=rule) for name in sweep.axes if not sweep.axes[name]
+    ]:
+        raise InputError(wrong, sweep.name)
     if num_points(sweep) > MOST_POINTS:
         rule = f"must make at most {MOST_POINTS:,} points with num_gpus; take values out"
         raise InputError([Problem(path="axes", value=f"{num_points(sweep):,} points", rule=rule)])

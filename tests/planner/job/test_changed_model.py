@@ -183,3 +183,38 @@ def test_an_override_changes_a_model_that_the_file_changes_already() -> None:
     assert parse_job(DOCUMENT, overrides=["workload.model.name=glm-5"]).workload.model == catalog.model(
         "glm-5"
     )
+
+
+class TestSavedJobs:
+    """Jobs as answers keep them: the shape is written out under the name that it then had."""
+
+    def saved(self, model: object) -> dict[str, object]:
+        return parse_job(of(model)).model_dump(mode="json")
+
+    @pytest.mark.parametrize("model", ["llama-3.1-8b", {"name": "llama-3.1-8b", "num_layers": 30}])
+    def test_an_override_is_told_in_the_name_as_for_the_model_itself(self, model: object) -> None:
+        saved = self.saved(model)
+        for overrides in (["num_layers=16"], ["num_layers=16", "vocabulary_size=64000"]):
+            sets = [f"workload.model.{override}" for override in overrides]
+            found = parse_job(saved, overrides=sets).workload.model
+            assert found.name == model_of("llama-3.1-8b", *sets).name
+            assert list(told_changes(found.source)) == [f"The model is {found.name}."]
+            assert figures(found) == figures(model_of("llama-3.1-8b", *sets))
+
+    def test_changes_of_other_fields_are_kept(self) -> None:
+        saved = self.saved({"name": "deepseek-v3.2", "num_layers": 30, "latent_attention": {"indexer": None}})
+        found = parse_job(saved, overrides=["workload.model.experts=null"]).workload.model
+        assert found.name == (
+            "DeepSeek-V3.2, changed: num_layers 30, no latent_attention.indexer, no experts"
+        )
+
+    @pytest.mark.parametrize(
+        "override", ["workload.model.num_layers=32", "workload.tokens=2e12", "workload.model.name=mine"]
+    )
+    def test_what_changes_no_figure_of_the_model_changes_no_name(self, override: str) -> None:
+        found = parse_job(self.saved("llama-3.1-8b"), overrides=[override]).workload.model
+        assert found.name == ("mine" if "name" in override else "Llama 3.1 8B")
+
+    def test_a_broken_value_is_told_as_it_is(self) -> None:
+        message = refusal(self.saved("llama-3.1-8b"), "workload.model.num_layers=0")
+        assert message == "1 problem\n  workload.model.num_layers = 0: must be greater than 0"

@@ -353,6 +353,11 @@ def test_a_grid_that_would_take_days_is_refused() -> None:
         next(run_sweep(sweep))
 
 
+def test_an_axis_without_values_is_refused() -> None:
+    with pytest.raises(InputError, match=r"axes\.workload\.tokens = \[\]: has no value to try"):
+        points_of(sweep_with(axes={"workload.tokens": []}))
+
+
 def test_an_axis_that_is_no_field_of_the_job_is_named() -> None:
     with pytest.raises(InputError, match=r"workload\.modle"):
         points_of(sweep_with(axes={"workload.modle": ["llama-3.1-8b"]}))
