@@ -29,8 +29,9 @@ from simulator.domain.documents import Documents
 from simulator.domain.hardware import Precision
 from simulator.domain.lora import Lora, adapters_rule
 from simulator.domain.model import ModelShape
+from simulator.domain.muon import Muon
 from simulator.domain.recompute_modules import CORE, RESTORED, modules_rule
-from simulator.domain.workload_rules import chosen_tokens_rule, streams_rule
+from simulator.domain.workload_rules import chosen_tokens_rule, muon_rule, streams_rule
 from simulator.record import Record
 
 
@@ -155,6 +156,8 @@ class Workload(Record):
     the bits that a 16-bit weight lacks, as apex keeps it for NeMo; 6: such a master and 16-bit moments)."""
     update_bytes: float | None = Field(default=None, ge=0, le=16)
     """Bytes of the optimizer's copies of one gradient (0: apex; 6: DeepSpeed); left out: 4 where `gradient_bytes` is less."""
+    muon: Muon | None = None
+    """How Muon updates the weight matrices of the layers; left out: Adam updates all weights."""
     fuses_update: bool = False
     """Whether one kernel clips gradients, updates states and writes 16-bit weights (apex, `DistributedFusedAdam`), or separate
     kernels do (Megatron, PyTorch)."""
@@ -295,6 +298,12 @@ class Workload(Record):
     @model_validator(mode="after")
     def _carries_streams(self) -> Self:
         if self.model.hyper_connections and (rule := streams_rule(self)):
+            raise ValueError(rule)
+        return self
+
+    @model_validator(mode="after")
+    def _updates_whole_matrices(self) -> Self:
+        if self.muon and (rule := muon_rule(self)):
             raise ValueError(rule)
         return self
 

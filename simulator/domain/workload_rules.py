@@ -35,3 +35,23 @@ def streams_rule(workload: Workload) -> str | None:
             "Core refuses them together); give one of them"
         )
     return None
+
+
+def muon_rule(workload: Workload) -> str | None:
+    """Returns what Muon excludes; `None` if the run has nothing of it."""
+    excluded = {
+        "lora": (None, "adapters are not simulated with it"),
+        "optimizer_offload_fraction": (0.0, "its states stay on the accelerator"),
+        "step_bytes": (None, "what it moves is counted"),
+    }
+    for name, (value, why) in excluded.items():
+        if (given := getattr(workload, name)) != value:
+            told = "" if name == "lora" else f" ({given:g})"
+            return f"{name}{told} excludes muon: {why}; leave one of them out"
+    experts = workload.model.experts
+    if experts and experts.has_biases and workload.muon and workload.muon.reduction == "reduce_scatter":
+        return (
+            "muon.reduction (reduce_scatter) excludes experts with biases, which Adam updates: Megatron Core refuses it; set "
+            "muon.reduction: all_reduce, or leave it out"
+        )
+    return None

@@ -12,8 +12,9 @@ from simulator.domain.workload import Workload
 from simulator.layout.casts import cast_weight_bytes
 from simulator.layout.expert_ranks import routed_shard_group, shares_nothing
 from simulator.layout.micro_batches import num_micro_batches
+from simulator.layout.owned_matrices import OwnedMatrices, muon_of, padding, spread_weights, work_bytes
 from simulator.layout.stage_content import StageContent, layer_weights
-from simulator.table import Booleans, Floats, Integers
+from simulator.table import Booleans, Floats, Integers, total
 
 WEIGHT_BYTES = 2.0
 """16-bit weights."""
@@ -57,12 +58,34 @@ class StateBytes:
             weights = weights + WEIGHT_BYTES * split(stage.frozen_weights, 3)
         if workload.keeps_cast_weights:
             weights = weights + cast_weight_bytes(workload, plans) * layer_weights(workload, plans, stage)
+        gradients = _gradient_bytes(workload, plans, held)
+        if workload.muon:
+            return cls._of_matrices(workload, plans, stage, weights, gradients)
         return cls(
             weights=weights,
-            gradients=_gradient_bytes(workload, plans, held),
+            gradients=gradients,
             optimizer=on_device
             * (held(workload.optimizer_bytes, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0)),
             update=on_device * held(copied_gradient_bytes(workload), 1),
+        )
+
+    @classmethod
+    def _of_matrices(
+        cls, workload: Workload, plans: PlanTable, stage: StageContent, weights: Floats, gradients: Floats
+    ) -> StateBytes:
+        """States where Muon updates whole matrices: buffers are padded, and the fullest rank counts."""
+        padded = total(
+            stage.chunks.on_stage(each, stage.number) for each in padding(workload, plans, stage.chunks)
+        )
+        owned = OwnedMatrices.of(workload, plans, stage.chunks, stage.number)
+        spread = spread_weights((stage.shared_weights, stage.routed_weights), owned)
+        of_matrices = total(each.state_bytes for each in owned)
+        updated = spread + of_matrices / muon_of(workload).state_bytes
+        return cls(
+            weights=weights + WEIGHT_BYTES * padded,
+            gradients=gradients + float(workload.gradient_bytes) * padded,
+            optimizer=workload.optimizer_bytes * spread + of_matrices,
+            update=copied_gradient_bytes(workload) * updated + work_bytes(workload, owned),
         )
 
 

@@ -5,7 +5,7 @@ Frozen weights have no gradients and no optimizer states; ZeRO-3 shards and gath
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -14,6 +14,8 @@ from simulator.domain.lora import adapter_parameters
 from simulator.domain.plan import PlanTable
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import Chunks, ChunkWeights, chunk_weights
+from simulator.layout.expert_ranks import expert_ranks
+from simulator.layout.owned_matrices import padding
 from simulator.table import Floats
 
 
@@ -25,6 +27,13 @@ class StepWeights:
     """Weights that are updated."""
     frozen: ChunkWeights | None = None
     """Weights that are not updated; `None` where all are."""
+    padded: ChunkWeights | None = None
+    """Those that are updated with what pads their buffers; `None` where nothing does."""
+
+    @property
+    def exchanged(self) -> ChunkWeights:
+        """What replicas exchange of the weights that are updated, once per step."""
+        return self.padded or self.trained
 
     @property
     def together(self) -> ChunkWeights:
@@ -42,7 +51,16 @@ class StepWeights:
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks) -> Self:
         """Returns the weights of a workload's chunks."""
         weights = chunk_weights(workload.model, plans, chunks)
-        return cls.adapted(workload, weights, chunks.num_layers + chunks.num_mtp_layers)
+        found = cls.adapted(workload, weights, chunks.num_layers + chunks.num_mtp_layers)
+        if workload.muon is None:
+            return found
+        shared, routed = padding(workload, plans, chunks)
+        padded = replace(
+            weights,
+            shared=weights.shared + plans.tensor_parallel[:, None] * shared,
+            routed=weights.routed + expert_ranks(workload, plans)[:, None] * routed,
+        )
+        return replace(found, padded=padded)
 
     @classmethod
     def adapted(cls, workload: Workload, weights: ChunkWeights, num_layers: Floats) -> Self:

@@ -246,6 +246,10 @@ class Rank:
         )
         return forward_s, backward_s
 
+    def product_s(self, m: Floats, n: Floats, k: Floats) -> Floats:
+        """Returns the time of a product (m, k) x (k, n) alone, without casts, `(n,)`."""
+        return self._product_s(m, n, k, ONE_PRODUCT)
+
     def input_gradient_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> Floats:
         """The part of `gemm_s`'s backward that computes the gradient of the input."""
         return self._product_s(m, k, n, batch)

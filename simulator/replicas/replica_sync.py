@@ -35,14 +35,15 @@ import numpy as np
 
 from simulator.domain.links import LinkConstants
 from simulator.domain.plan import has_split_ends, shard_group
-from simulator.layout.chunks import ChunkWeights
+from simulator.layout.chunks import ChunkWeights, split_layers
 from simulator.layout.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.layout.micro_batches import num_micro_batches
 from simulator.layout.model_states import reduced_fraction
+from simulator.layout.owned_matrices import deals_tensors
 from simulator.layout.trained_weights import StepWeights
 from simulator.layout.weight_gathers import gathers_in_passes, regathers
 from simulator.machine.network import all_gather_s, all_reduce_s, gather_busy_s, reduce_scatter_s
-from simulator.machine.rank import Rank, members_in_domain
+from simulator.machine.rank import Rank, members_in_domain, once_per_rank
 from simulator.replicas.cast_weights import gathered_weight_bytes
 from simulator.replicas.shard_streams import stream_copies_s
 from simulator.table import Booleans, Floats, Integers
@@ -193,7 +194,7 @@ class ReplicaTraffic:
     @classmethod
     def of(cls, rank: Rank, weights: StepWeights) -> Self:
         """Returns the traffic of weights under the layout and ZeRO stage of each design."""
-        traffic = cls._of_trained(rank, weights.trained).regathered(regathers(rank.workload, rank.plans))
+        traffic = cls._of_trained(rank, weights.exchanged).regathered(regathers(rank.workload, rank.plans))
         if weights.frozen is not None:
             traffic += cls._of_frozen(rank, weights.frozen)
         return traffic if rank.workload.sharded_copies == "none" else traffic.with_copies(rank, weights)
@@ -281,7 +282,15 @@ class ReplicaTraffic:
 def scatters_gradients(rank: Rank) -> Booleans:
     """Returns whether gradients are reduced to their owners alone, `(n,)`; under ZeRO-0 every rank is an owner."""
     zero_stage = rank.plans.zero_stage
-    return np.asarray((zero_stage == 0) | (zero_stage >= rank.workload.scatters_gradients_from))
+    is_scattered = (zero_stage == 0) | (zero_stage >= rank.workload.scatters_gradients_from)
+    return np.asarray(is_scattered & ~_deals_tensors(rank) if rank.workload.muon else is_scattered)
+
+
+@once_per_rank
+def _deals_tensors(rank: Rank) -> Booleans:
+    """Whether whole tensors are dealt to the replicas, `(n,)`."""
+    workload, plans = rank.workload, rank.plans
+    return deals_tensors(workload, plans, split_layers(workload.model, plans, workload.stage_layers))
 
 
 def reductions_of_step(rank: Rank) -> tuple[Floats, Floats]:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.domain.plan import is_interleaved
+from simulator.layout.buckets import least_bucket_weights
 from simulator.layout.trained_weights import StepWeights
 from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaTraffic
@@ -29,11 +30,6 @@ from simulator.step.parts import Part
 from simulator.table import Floats, Integers, total
 from simulator.traffic.layer_collectives import Directions
 
-BUCKET_WEIGHTS = 4e7
-"""Least weights of a bucket."""
-BUCKET_WEIGHTS_PER_REPLICA = 1e6
-"""Least weights of a bucket for each replica, so that messages of a ring do not shrink to nothing (Megatron Core,
-`DistributedDataParallel`)."""
 FIRST_BY_PARTS = 2
 """ZeRO stage from which on gradients travel part by part."""
 
@@ -66,11 +62,7 @@ class Buckets(NamedTuple):
 
 def _first_buckets(rank: Rank, first: tuple[Floats, Floats]) -> Integers:
     """Buckets of the first chunk with its shared and routed weights; those of routed experts travel alongside the others."""
-    num_replicas = rank.plans.data_parallel * rank.plans.context_parallel
-    least: Floats | float = rank.workload.bucket_weights or np.maximum(
-        BUCKET_WEIGHTS, BUCKET_WEIGHTS_PER_REPLICA * num_replicas
-    )
-    least = np.maximum(least, _embedding_weights(rank))
+    least = np.maximum(least_bucket_weights(rank.workload, rank.plans), _embedding_weights(rank))
     return np.asarray(np.maximum(1, np.ceil(np.maximum(*first) / least)), dtype=np.int64)
 
 

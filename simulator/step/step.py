@@ -34,6 +34,7 @@ from simulator.step.gradient_buckets import FIRST_BY_PARTS, Buckets, once_per_st
 from simulator.step.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.step.link_waits import OnLink, by_way, half_cards, on_link
 from simulator.step.model_parts import ExposedTimes, ModelParts
+from simulator.step.muon_update import muon_optimizer_s
 from simulator.step.next_chunks import PassesBeside
 from simulator.step.offload import gradient_copies_s, host_update_s, part_copies_s
 from simulator.step.once_per_step import once_per_step_bytes
@@ -318,6 +319,8 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: StepWeights) -> Floats:
     included.
     """
     workload, plans = rank.workload, rank.plans
+    if workload.muon:
+        return muon_optimizer_s(rank, chunks, weights, NUM_OPTIMIZER_KERNELS)
     is_split, routed_ranks = plans.zero_stage >= 1, routed_shard_group(workload, plans).astype(np.int64)
     stages = chunks.unlike_stages()
     shared, routed = weights_on_stage(workload, plans, chunks, weights.trained, stages)

@@ -108,13 +108,13 @@ class PlanParts:
         return weights_of_parts(self.rank.workload, [kind])
 
     def chunk_weights(self, chunk: int) -> ChunkWeights:
-        """Returns the trained weights of a chunk, `(1, 1)`, including the copy of a tied embedding."""
-        return self._trained.of_chunk(chunk)
+        """Returns the trained weights of a chunk, `(1, 1)`, including the copy of a tied embedding and what pads buffers."""
+        return self._exchanged.of_chunk(chunk)
 
     @cached_property
-    def _trained(self) -> ChunkWeights:
-        """Trained weights of all chunks, `(1, C)`."""
-        return StepWeights.of(self.rank.workload, self.rank.plans, self.chunks).trained
+    def _exchanged(self) -> ChunkWeights:
+        """What replicas exchange of all chunks once per step, `(1, C)`."""
+        return StepWeights.of(self.rank.workload, self.rank.plans, self.chunks).exchanged
 
     @cached_property
     def groups(self) -> tuple[Group, Group]:
@@ -186,7 +186,7 @@ class PlanParts:
     def between_tensor_ranks(self, chunks: Iterable[int]) -> tuple[Collective, ...]:
         """Returns the gradient sum of weights of these chunks that tensor-parallel ranks hold whole, including its copies."""
         rank = self.rank
-        whole = np.broadcast_to(self._trained.whole, self._trained.shared.shape)[0]
+        whole = np.broadcast_to(self._exchanged.whole, self._exchanged.shared.shape)[0]
         num_bytes = summed_bytes(rank, sum(float(whole[chunk]) for chunk in chunks))
         if num_bytes[0] == 0.0:
             return ()

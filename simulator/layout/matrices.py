@@ -1,0 +1,159 @@
+"""Which weight matrices does a layer have, and how do tensor-parallel ranks split them?
+
+Matrices as Megatron Core stores them, in model order: queries, keys and values are one, and so are both inputs of a gated
+feed-forward block. Muon takes queries, keys and values apart (`--muon-split-qkv`, the default), but not what latent attention
+raises. The entering product of Mamba-2 is left to Adam (`mamba_mixer.py`: `use_muon`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from simulator.domain.model import ModelShape
+
+
+class Split(Enum):
+    """Which side of a matrix tensor-parallel ranks split."""
+
+    ROWS = auto()
+    """The outputs."""
+    COLUMNS = auto()
+    """The inputs."""
+    NONE = auto()
+    """Neither: every rank has the whole matrix."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """One weight matrix of a layer, over all tensor-parallel ranks."""
+
+    pieces: tuple[float, ...]
+    """Rows, the outputs of its product, of each piece that is orthogonalized by itself."""
+    columns: float
+    """The inputs of its product."""
+    split: Split
+    per_layer: float = 1.0
+    """How many of it a layer has, mean over layers that differ."""
+
+    @property
+    def rows(self) -> float:
+        """Rows of all pieces."""
+        return sum(self.pieces)
+
+    @property
+    def num_weights(self) -> float:
+        """Weights of one such matrix."""
+        return self.rows * self.columns
+
+
+def attention_matrices(model: ModelShape) -> Iterator[Matrix]:
+    """Yields the matrices of the blocks of a layer that mix tokens."""
+    h, share = float(model.hidden_size), model.attention_share
+    attended = model.num_heads * float(model.attention_dims[1])
+    if model.latent_attention is None:
+        keys = float(model.num_kv_heads * model.head_dim)
+        gates = (float(model.gate_width),) if model.gate_width else ()
+        yield Matrix(pieces=(attended, *gates, keys, keys), columns=h, split=Split.ROWS, per_layer=share)
+    else:
+        yield from _latent_matrices(model)
+    yield Matrix(pieces=(h,), columns=attended, split=Split.COLUMNS, per_layer=share)
+    if linear := model.linear_attention:
+        share = model.linear_share
+        if linear.kind != "mamba-2":
+            yield Matrix(pieces=(linear.entering_width,), columns=h, split=Split.ROWS, per_layer=share)
+        if linear.low_rank:
+            low = float(linear.low_rank)
+            for raised in (linear.raised_width - linear.value_width, linear.value_width):
+                yield Matrix(pieces=(low,), columns=h, split=Split.NONE, per_layer=share)
+                yield Matrix(pieces=(raised,), columns=low, split=Split.ROWS, per_layer=share)
+        yield Matrix(pieces=(h,), columns=linear.value_width, split=Split.COLUMNS, per_layer=share)
+
+
+def _latent_matrices(model: ModelShape) -> Iterator[Matrix]:
+    """Those of latent attention up to its core, and those of an indexer."""
+    assert model.latent_attention is not None
+    latent, h, share = model.latent_attention, float(model.hidden_size), model.attention_share
+    queries = model.num_heads * float(model.attention_dims[0])
+    if latent.query_rank:
+        yield Matrix(pieces=(latent.query_rank,), columns=h, split=Split.NONE, per_layer=share)
+    yield Matrix(pieces=(queries,), columns=latent.query_rank or h, split=Split.ROWS, per_layer=share)
+    yield Matrix(pieces=(latent.key_width,), columns=h, split=Split.NONE, per_layer=share)
+    raised = float(model.num_heads * (latent.nope_head_dim + latent.value_head_dim))
+    yield Matrix(pieces=(raised,), columns=latent.key_value_rank, split=Split.ROWS, per_layer=share)
+    if indexer := model.indexer:
+        for rows, columns in (
+            (indexer.query_width, latent.query_rank or h),
+            (indexer.head_dim, h),
+            (indexer.num_heads, h),
+        ):
+            yield Matrix(pieces=(rows,), columns=columns, split=Split.NONE, per_layer=model.indexer_share)
+
+
+def dense_matrices(model: ModelShape) -> tuple[Matrix, ...]:
+    """Returns the matrices of a layer with an ordinary feed-forward block."""
+    return (*attention_matrices(model), *_block(model, model.ffn_hidden_size, model.hidden_size))
+
+
+def shared_matrices(model: ModelShape) -> tuple[Matrix, ...]:
+    """Returns the matrices of a layer with experts that every token uses; none for a dense model."""
+    if (experts := model.experts) is None:
+        return ()
+    h, latent = float(model.hidden_size), experts.latent_size
+    router = Matrix(pieces=(experts.num_experts,), columns=h, split=Split.NONE)
+    latents = (
+        (
+            Matrix(pieces=(latent,), columns=h, split=Split.NONE),
+            Matrix(pieces=(h,), columns=latent, split=Split.NONE),
+        )
+        if latent
+        else ()
+    )
+    shared = _block(model, experts.shared_ffn_hidden_size, h) if experts.shared_ffn_hidden_size else ()
+    return (*attention_matrices(model), router, *latents, *shared)
+
+
+def routed_matrices(model: ModelShape) -> tuple[Matrix, ...]:
+    """Returns the matrices of all routed experts of a layer, which expert-tensor-parallel ranks split; none without."""
+    if model.experts is None:
+        return ()
+    block = _block(model, model.experts.expert_ffn_hidden_size, model.expert_input_size)
+    return tuple(
+        Matrix(
+            pieces=each.pieces, columns=each.columns, split=each.split, per_layer=model.experts.num_experts
+        )
+        for each in block
+    )
+
+
+def module_matrices(model: ModelShape) -> tuple[Matrix, ...]:
+    """Returns the matrices of a module of multi-token prediction beside those of its layer."""
+    h = float(model.hidden_size)
+    return (Matrix(pieces=(h,), columns=2.0 * h, split=Split.ROWS),) if model.num_mtp_layers else ()
+
+
+def _block(model: ModelShape, width: float, input_size: float) -> tuple[Matrix, Matrix]:
+    """Both matrices of a feed-forward block."""
+    into = (model.num_ffn_matrices - 1) * float(width)
+    return (
+        Matrix(pieces=(into,), columns=float(input_size), split=Split.ROWS),
+        Matrix(pieces=(float(input_size),), columns=float(width), split=Split.COLUMNS),
+    )
+
+
+def end_matrix(model: ModelShape) -> Matrix:
+    """Returns the matrix of the embedding, or of the output layer, which Adam updates."""
+    return Matrix(pieces=(float(model.vocabulary_size),), columns=float(model.hidden_size), split=Split.ROWS)
+
+
+def num_matrix_weights(model: ModelShape) -> float:
+    """Returns the weights of all matrices of the layers, including those of multi-token prediction."""
+    of_expert_layer = sum(
+        each.per_layer * each.num_weights for each in (*shared_matrices(model), *routed_matrices(model))
+    )
+    of_dense_layer = sum(each.per_layer * each.num_weights for each in dense_matrices(model))
+    num_expert = model.num_expert_layers + model.has_expert_modules * model.num_mtp_layers
+    num_dense = model.num_layers + model.num_mtp_layers - num_expert
+    of_module = sum(each.num_weights for each in module_matrices(model))
+    return num_dense * of_dense_layer + num_expert * of_expert_layer + model.num_mtp_layers * of_module
