@@ -19,8 +19,8 @@ import time
 import numpy as np
 
 from benchmarks.search_jobs import SCHEMES
+from constraints.divisors import divisors
 from constraints.evaluation import Evaluation, evaluate
-from constraints.lattice import divisors
 from constraints.space import pruned_space
 from planner.job.file import parse_job
 from simulator.domain.job import Job

@@ -46,7 +46,7 @@ OWN = (
 STATES_WITHOUT = {
     *("--use-megatron-fsdp", "--num-distributed-optimizer-instances", "--cp-comm-type"),
     *("--grad-reduce-in-bf16", "--use-precision-aware-optimizer", "--fp16", "--fp8-format", "--fp4-format"),
-    *("--pipeline-model-parallel-layout", "--num-experts"),
+    *("--pipeline-model-parallel-layout", "--num-experts", "--optimizer"),
 }
 """Arguments that Megatron-LM's calculator of states leaves out of account, or counts more coarsely."""
 SPACE = (
@@ -74,6 +74,15 @@ JOBS = {
         "workload.fp8_recipe=mxfp8",
         "workload.gathers_cast_weights=true",
         "search.recompute_num_layers=[1,2]",
+    ),
+    "llama-3.1-70b, 512 h200-sxm-141gb, 8192, 512": (
+        "workload.muon={}",
+        "workload.gradient_bytes=2",
+    ),
+    "qwen3-235b-a22b, 512 b200-sxm-180gb, 4096, 1024": (
+        "workload.muon={num_steps: 10, tensor_mode: distributed}",
+        "workload.precisions=[bf16,fp8]",
+        "workload.expert_dispatch=deduplicated",
     ),
     "mixtral-8x7b, 128 h100-sxm5-80gb, 4096, 256": (
         "workload.overlaps_tensor_comm=true",

@@ -91,7 +91,9 @@ class Parser:
         asked = {name for name, value in vars(arguments).items() if value is True}
         self.parser.validate_args(arguments)
         given = {name.removeprefix("--").replace("-", "_") for name in sys.argv[1:]}
-        ignored = sorted(name for name in asked & given if not getattr(arguments, name))
+        # Muon shares out whole matrices in the place of that optimizer.
+        replaced = {"use_distributed_optimizer"} if arguments.use_layer_wise_distributed_optimizer else set()
+        ignored = sorted(name for name in asked & given - replaced if not getattr(arguments, name))
         self._check_stages(self.parser.core_transformer_config_from_args(arguments))
         told = io.StringIO()
         with contextlib.redirect_stdout(told):

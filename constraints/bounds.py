@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from constraints.layout import can_save_by
 from constraints.limits import LIMIT_NAMES, excess_over, usable_memory_bytes
+from constraints.scheme_rules import can_save_by
 from constraints.step_bound import StepBoundTable, bound_step
 from objectives.carbon import least_kgco2e
 from objectives.cost import cost_parts

@@ -13,7 +13,9 @@ from typing import final
 
 import numpy as np
 
-from constraints.layout import can_save_by, is_valid_layout
+from constraints.divisors import divisors
+from constraints.layout import is_valid_layout
+from constraints.scheme_rules import can_save_by
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.offer import Offer
@@ -66,12 +68,6 @@ class RoughBlock:
     degrees: Integers
     """Rows (offer, t, p, v, c, e, d, micro-batch), `(n, 8)`: `SPLIT_COLUMNS`."""
     power_cap_fraction: float
-
-
-def divisors(number: int) -> list[int]:
-    """Returns all divisors in ascending order."""
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
 
 
 def enumerate_layouts(job: Job) -> PlanTable:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from constraints.divisors import divisors
 from constraints.feasibility import exact_solver, minimal_conflict, sufficient_conflict
-from constraints.lattice import contexts, divisors, filled_cuts, listed_cuts, pipelines
+from constraints.lattice import contexts, filled_cuts, listed_cuts, pipelines
 from constraints.layout import computes_in, split_heads
 from simulator.domain.job import Job
 from simulator.domain.linear_attention import LinearAttention

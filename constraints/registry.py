@@ -135,6 +135,11 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "HSDP: Zhao et al., arXiv 2304.11277, section 3.2.2: every shard group holds a whole copy",
         "shard_ranks, data_parallel or context_parallel",
     ),
+    "whole_matrices": _about(
+        "zero_stage <= 1, no z and no fp16, where workload.muon is given",
+        "Megatron Core: layer_wise_optimizer.py, and _get_megatron_emerging_optimizer of optimizer/__init__.py",
+        "zero_stage, shard_ranks, precision, or workload.muon",
+    ),
     "peer_memory": _about(
         "N > (peer_copies - 1) x accelerators of a node",
         "Gemini (Wang et al., SOSP 2023): copies are on different nodes",

@@ -16,8 +16,10 @@ from constraints.bounds import kept_by_bounds
 from constraints.evaluation import evaluate
 from constraints.feasibility import conflicting_limits
 from constraints.lattice import candidate_blocks
-from constraints.layout import LAYOUT_RULES, SCHEME_RULES, LayoutRule
+from constraints.layout import LAYOUT_RULES
+from constraints.layout_rule import LayoutRule
 from constraints.limits import ExcessTable
+from constraints.scheme_rules import SCHEME_RULES
 from constraints.space import Space
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable

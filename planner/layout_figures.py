@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from constraints.layout import LayoutRule
+from constraints.layout_rule import LayoutRule
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.model import ModelShape
@@ -108,6 +108,7 @@ _PLAN_FIGURES = {
     "number_format": ("precision",),
     "recomputed_layers": ("recompute_num_layers", "recompute", "pipeline_parallel", "virtual_pipeline"),
     "shard_groups": ("shard_ranks", "context_parallel", "data_parallel"),
+    "whole_matrices": ("zero_stage", "shard_ranks", "precision"),
     "peer_memory": ("checkpoint_scheme", "num_gpus"),
     "live_replica": ("checkpoint_scheme", "data_parallel", "zero_stage", "shard_ranks", "expert_parallel"),
     "gradient_mirror": ("checkpoint_scheme", "data_parallel", "zero_stage"),

@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from constraints.layout import LAYOUT_RULES, LayoutRule, layout_excess
+from constraints.layout import LAYOUT_RULES, layout_excess
+from constraints.layout_rule import LayoutRule
 from constraints.limits import LIMIT_NAMES, limited_quantities
 from planner.layout_figures import Figures, broken_rule_text, in_words, layout_figures, nearest
 from planner.notes.reasons import rule_text

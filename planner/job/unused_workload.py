@@ -187,6 +187,21 @@ WORKLOAD_RULES = (
         paths=_paths("checks_gradients"),
     ),
     UnusedRule(
+        is_used=lambda job: _splits(job, "tensor_parallel"),
+        why="tensor_parallel is 1",
+        paths=_paths("muon.tensor_mode"),
+    ),
+    UnusedRule(
+        is_used=lambda job: max(job.search.searched_zero_stages) > 0,
+        why="without ZeRO every rank updates all matrices",
+        paths=_paths("muon.reduction"),
+    ),
+    UnusedRule(
+        is_used=lambda job: job.workload.muon is None,
+        why="with Muon muon.reduction says how gradients are reduced",
+        paths=_paths("scatters_gradients_from"),
+    ),
+    UnusedRule(
         is_used=lambda job: job.workload.step_bytes is None,
         why="step_bytes is given",
         paths=_paths("checks_gradients", "divides_gradients", "fuses_update"),

@@ -29,6 +29,7 @@ from planner.launch.run import (
 )
 from planner.notes.chosen_note import chosen_notes
 from planner.notes.memory_note import doubt_of_use
+from planner.notes.muon_note import muon_notes
 from planner.recommended.design_words import steps_between_saves
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Schedule
@@ -226,6 +227,9 @@ def _remarks(run: AsRun) -> Iterator[str]:
     if workload.model.indexer:
         yield "Attention to chosen tokens needs FlashMLA, the DSA kernels of cuDNN's frontend, and fast_hadamard_transform."
         yield from chosen_notes(run.job, run.plan)
+    if workload.muon:
+        yield "Muon needs the package emerging-optimizers."
+        yield from muon_notes(run.job, run.plan)
     if workload.documents:
         yield "Documents are kept apart where the data set marks their ends."
     if workload.expert_capacity_factor:

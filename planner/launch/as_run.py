@@ -129,6 +129,8 @@ def _told(value: object) -> str:
             return str(value).lower()
         case float():
             return typed(value)
+        case Record():
+            return ", ".join(f"{name} {_told(each)}" for name, each in value)
         case tuple():
             return ", ".join(map(str, value))
         case _:
@@ -301,6 +303,11 @@ def _run_gradients(run: AsRun) -> None:
         run.run_workload("it offloads sharded states alone", optimizer_offload_fraction=0.0)
     nearest = min((each for each in _possible_states(run) if each >= workload.optimizer_bytes), default=12.0)
     run.run_workload("its formats of optimizer states", optimizer_bytes=nearest)
+    if workload.muon:
+        reason = "Muon keeps master weights and momentum in 32 bits"
+        muon = workload.muon.model_copy(update={"state_bytes": 8.0})
+        run.run_workload(reason, muon=muon, optimizer_bytes=12.0)
+        run.run_workload("weights that Muon updates are gathered in 16 bits", gathers_cast_weights=False)
     run.run_workload("Megatron-FSDP", weight_prefetch="both", regathers_weights=False)
     run.run_workload("Megatron-FSDP", sharded_copies="none", most_gathered_weights=None)
     if run.plan.zero_stage >= 2:

@@ -14,6 +14,8 @@ from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Recompute
 from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.layout.owned_matrices import deals_tensors
 from simulator.traffic.context_exchange import head_ranks
 
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
@@ -150,6 +152,7 @@ def replica_arguments(workload: Workload, plan: Plan) -> Iterator[LaunchArgument
     if not workload.divides_gradients:
         yield argument("ddp-average-in-collective")
     yield from _optimizer(workload)
+    yield from _muon(workload, plan)
 
 
 def _sharding(plan: Plan) -> Iterator[LaunchArgument]:
@@ -176,6 +179,18 @@ def _optimizer(workload: Workload) -> Iterator[LaunchArgument]:
         yield argument("optimizer-cpu-offload")
         yield argument("optimizer-offload-fraction", workload.optimizer_offload_fraction)
         yield argument("overlap-cpu-optimizer-d2h-h2d")
+
+
+def _muon(workload: Workload, plan: Plan) -> Iterator[LaunchArgument]:
+    if (muon := workload.muon) is None:
+        return
+    yield argument("optimizer", "muon")
+    yield argument("muon-num-ns-steps", muon.num_steps)
+    if plan.tensor_parallel > 1:
+        yield argument("muon-tp-mode", muon.tensor_mode)
+    plans = PlanTable.from_plans([plan])
+    if deals_tensors(workload, plans, split_layers(workload.model, plans, workload.stage_layers))[0]:
+        yield argument("no-use-layer-wise-param-layout")
 
 
 def save_arguments(job: Job, plan: Plan, every_steps: int, durable_every: int) -> Iterator[LaunchArgument]:

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from constraints.layout import LAYOUT_RULES, LayoutRule, layout_excess
+from constraints.layout import LAYOUT_RULES, layout_excess
+from constraints.layout_rule import LayoutRule
 from planner.layout_figures import broken_rule_text
 from planner.measured.limits import format_reason, speed_reason
 from planner.measured.runs import JobCells, Row, job_cells, job_of, plan_of

@@ -19,6 +19,7 @@ from planner.notes.hybrid_note import hybrid_notes
 from planner.notes.interleaving_note import interleaving_notes
 from planner.notes.memory_note import full_front_notes
 from planner.notes.missed_note import missed_notes
+from planner.notes.muon_note import muon_notes
 from planner.notes.placement_note import placement_notes
 from planner.notes.precision_note import precision_notes
 from planner.notes.price_notes import price_notes
@@ -81,4 +82,5 @@ def plan_notes(job: Job, design: Design) -> list[str]:
     plan = design.plan
     notes = [*purchase_notes(job, design), *cut_notes(job, plan), *interleaving_notes(job, plan)]
     notes += [*chosen_notes(job, plan), *compressed_notes(job, plan), *hybrid_notes(job, plan)]
+    notes += muon_notes(job, plan)
     return [*notes, *sharding_notes(job, plan), *placement_notes(job, plan)]

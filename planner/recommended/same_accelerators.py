@@ -13,7 +13,8 @@ import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import enumerate_layouts, no_layouts
-from constraints.layout import can_save_by, is_valid_layout
+from constraints.layout import is_valid_layout
+from constraints.scheme_rules import can_save_by
 from constraints.space import pruned_space
 from objectives.pareto import compromise_losses
 from planner.job.unused_workload import narrowed_to

@@ -16,6 +16,7 @@ from simulator.domain.plan import PlanTable, shard_group
 from simulator.domain.reliability import Reliability
 from simulator.domain.workload import Workload
 from simulator.layout.expert_ranks import expert_ranks
+from simulator.layout.matrices import num_matrix_weights
 from simulator.layout.model_states import WEIGHT_BYTES
 from simulator.layout.trained_weights import num_trained_parameters, num_trained_routed_parameters
 from simulator.machine.offer_table import OfferTable
@@ -117,7 +118,15 @@ def expert_set_ranks(workload: Workload, plans: PlanTable) -> Integers:
 def saved_bytes_per_parameter(job: Job) -> float:
     """Returns the bytes of a save per trained weight: as configured, or the 16-bit weight and the optimizer's states."""
     asked = job.checkpointing.bytes_per_parameter
-    return WEIGHT_BYTES + job.workload.optimizer_bytes if asked is None else asked
+    return WEIGHT_BYTES + mean_state_bytes(job.workload) if asked is None else asked
+
+
+def mean_state_bytes(workload: Workload) -> float:
+    """Returns the bytes of optimizer states per trained weight, mean over those of Muon and of Adam."""
+    if workload.muon is None:
+        return workload.optimizer_bytes
+    share = num_matrix_weights(workload.model) / workload.model.num_parameters
+    return share * workload.muon.state_bytes + (1.0 - share) * workload.optimizer_bytes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,8 @@ class Checkpointing(Record):
     """Saves that may be under way at once in schemes that write in the background (PCcheck, ASPLOS 2025: 2-4)."""
     bytes_per_parameter: float | None = Field(default=None, gt=0, le=100)
     """Saved bytes per weight; left out: the 16-bit weight and the optimizer's states, 2 + `optimizer_bytes` of the workload: 14
-    with an fp32 master weight and two fp32 moments (BLOOM: 2.3 TB on disk for 176 billion)."""
+    with an fp32 master weight and two fp32 moments (BLOOM: 2.3 TB on disk for 176 billion); with Muon the mean of its
+    `state_bytes` and those."""
     is_deduplicated: bool = True
     """Whether replicas write their common state only once; false: every replica writes everything that it holds."""
     kept_saves: int = Field(default=2, ge=1, le=1000)

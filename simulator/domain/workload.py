@@ -31,7 +31,7 @@ from simulator.domain.lora import Lora, adapters_rule
 from simulator.domain.model import ModelShape
 from simulator.domain.muon import Muon
 from simulator.domain.recompute_modules import CORE, RESTORED, modules_rule
-from simulator.domain.workload_rules import chosen_tokens_rule, muon_rule, streams_rule
+from simulator.domain.workload_rules import excluded
 from simulator.record import Record
 
 
@@ -290,20 +290,8 @@ class Workload(Record):
         return self
 
     @model_validator(mode="after")
-    def _attends_to_chosen_tokens(self) -> Self:
-        if self.model.chooses_tokens and (rule := chosen_tokens_rule(self)):
-            raise ValueError(rule)
-        return self
-
-    @model_validator(mode="after")
-    def _carries_streams(self) -> Self:
-        if self.model.hyper_connections and (rule := streams_rule(self)):
-            raise ValueError(rule)
-        return self
-
-    @model_validator(mode="after")
-    def _updates_whole_matrices(self) -> Self:
-        if self.muon and (rule := muon_rule(self)):
+    def _excludes_what_is_not_modelled(self) -> Self:
+        if rule := excluded(self):
             raise ValueError(rule)
         return self
 

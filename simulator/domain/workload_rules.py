@@ -1,4 +1,4 @@
-"""Which choices of a run contradict its model? Every rule is told with the value that breaks it."""
+"""Which choices of a run contradict its model or its optimizer? Every rule is told with the value that breaks it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,18 @@ if TYPE_CHECKING:
     from simulator.domain.workload import Workload
 
 
-def chosen_tokens_rule(workload: Workload) -> str | None:
-    """Returns what attention to chosen tokens excludes; `None` if the run has nothing of it."""
+def excluded(workload: Workload) -> str | None:
+    """Returns what a part of the model or the optimizer of a run excludes; `None` if the run has nothing of it."""
+    rules = (
+        (workload.model.chooses_tokens, _chosen_tokens_rule),
+        (workload.model.hyper_connections, _streams_rule),
+        (workload.muon, _muon_rule),
+    )
+    return next((told for part, rule in rules if part and (told := rule(workload))), None)
+
+
+def _chosen_tokens_rule(workload: Workload) -> str | None:
+    """What attention to chosen tokens excludes."""
     needed = {
         "attention": ("flash", "whose kernels are its own"),
         "context_exchange": ("all_gather", "which chooses among the keys of all ranks"),
@@ -25,8 +35,8 @@ def chosen_tokens_rule(workload: Workload) -> str | None:
     return None
 
 
-def streams_rule(workload: Workload) -> str | None:
-    """Returns what a residual of several streams excludes; `None` if the run has nothing of it."""
+def _streams_rule(workload: Workload) -> str | None:
+    """What a residual of several streams excludes."""
     if workload.checkpoints_norms:
         return "checkpoints_norms excludes hyper_connections, whose streams stay in 16 bits; leave one of them out"
     if "mhc" in workload.recompute_modules and workload.activation_offload_fraction:
@@ -37,14 +47,14 @@ def streams_rule(workload: Workload) -> str | None:
     return None
 
 
-def muon_rule(workload: Workload) -> str | None:
-    """Returns what Muon excludes; `None` if the run has nothing of it."""
-    excluded = {
+def _muon_rule(workload: Workload) -> str | None:
+    """What Muon excludes."""
+    others = {
         "lora": (None, "adapters are not simulated with it"),
         "optimizer_offload_fraction": (0.0, "its states stay on the accelerator"),
         "step_bytes": (None, "what it moves is counted"),
     }
-    for name, (value, why) in excluded.items():
+    for name, (value, why) in others.items():
         if (given := getattr(workload, name)) != value:
             told = "" if name == "lora" else f" ({given:g})"
             return f"{name}{told} excludes muon: {why}; leave one of them out"

@@ -2,7 +2,8 @@
 
 Matrices as Megatron Core stores them, in model order: queries, keys and values are one, and so are both inputs of a gated
 feed-forward block. Muon takes queries, keys and values apart (`--muon-split-qkv`, the default), but not what latent attention
-raises. The entering product of Mamba-2 is left to Adam (`mamba_mixer.py`: `use_muon`).
+raises. The entering product of Mamba-2 is left to Adam (`mamba_mixer.py`: `use_muon`), and so are products that make the
+coefficients of hyper-connections, which stay in 32 bits.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from simulator.domain.compressed_attention import OVERLAPPING_SERIES, compressed_of
 from simulator.domain.model import ModelShape
 
 
@@ -52,6 +54,9 @@ def attention_matrices(model: ModelShape) -> Iterator[Matrix]:
     """Yields the matrices of the blocks of a layer that mix tokens."""
     h, share = float(model.hidden_size), model.attention_share
     attended = model.num_heads * float(model.attention_dims[1])
+    if model.compressed_attention:
+        yield from _compressed_matrices(model)
+        return
     if model.latent_attention is None:
         keys = float(model.num_kv_heads * model.head_dim)
         gates = (float(model.gate_width),) if model.gate_width else ()
@@ -89,6 +94,28 @@ def _latent_matrices(model: ModelShape) -> Iterator[Matrix]:
             (indexer.num_heads, h),
         ):
             yield Matrix(pieces=(rows,), columns=columns, split=Split.NONE, per_layer=model.indexer_share)
+
+
+def _compressed_matrices(model: ModelShape) -> Iterator[Matrix]:
+    """Those of attention to compressed tokens, all whole: no tensor-parallel ranks have it (`csa.py` of Megatron Core)."""
+    compressed, h = compressed_of(model), float(model.hidden_size)
+    q, d, series = compressed.query_rank, float(model.head_dim), OVERLAPPING_SERIES
+    heads, groups = model.num_heads * d, compressed.output_groups
+    chosen, heavy = (compressed.share(kind, model.num_layers) for kind in ("chosen", "heavy"))
+    d_i = float(compressed.indexer_head_dim)
+    for rows, columns, per_layer in (
+        (q, h, 1.0),
+        (heads, q, 1.0),
+        (d, h, 1.0),
+        (compressed.output_rank, heads / groups, float(groups)),
+        (h, groups * compressed.output_rank, 1.0),
+        (series * d, h, 2.0 * chosen),
+        (d, h, 2.0 * heavy),
+        (compressed.indexer_width, q, chosen),
+        (compressed.indexer_heads, h, chosen),
+        (series * d_i, h, 2.0 * chosen),
+    ):
+        yield Matrix(pieces=(rows,), columns=columns, split=Split.NONE, per_layer=per_layer)
 
 
 def dense_matrices(model: ModelShape) -> tuple[Matrix, ...]:

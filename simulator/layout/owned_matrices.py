@@ -123,27 +123,30 @@ class OwnedMatrices:
         """Returns those that every token uses, and those of routed experts if there are any."""
         are_dealt = deals_tensors(workload, plans, chunks)
         return tuple(
-            cls._chosen(
-                kinds,
-                are_dealt,
-                None if are_dealt.all() else cls._packed(workload, plans, chunks, stages, kinds),
-                cls._dealt(workload, plans, chunks, stages, kinds) if are_dealt.any() else None,
-            )
+            cls._chosen(workload, plans, chunks, stages, kinds, are_dealt)
             for kinds in kinds_of(workload, plans)
         )
 
     @classmethod
     def _chosen(
-        cls, kinds: MatrixKinds, are_dealt: Booleans, packed_ones: Self | None, dealt_ones: Self | None
+        cls,
+        workload: Workload,
+        plans: PlanTable,
+        chunks: Chunks,
+        stages: Integers,
+        kinds: MatrixKinds,
+        are_dealt: Booleans,
     ) -> Self:
-        """Those of each design `(n,)` that are dealt, or packed."""
-        if packed_ones is None or dealt_ones is None:
-            found = packed_ones or dealt_ones
-            assert found is not None
-            return found
+        """Dealt matrices of some designs `(n,)`, and packed ones of the others."""
+        if not are_dealt.any():
+            return cls._packed(workload, plans, chunks, stages, kinds)
+        of_dealt = cls._dealt(workload, plans, chunks, stages, kinds)
+        if are_dealt.all():
+            return of_dealt
+        of_packed = cls._packed(workload, plans, chunks, stages, kinds)
         names = ("weights", "state_bytes", "costliest", "end_weights")
         columns = {
-            name: np.where(are_dealt, getattr(dealt_ones, name), getattr(packed_ones, name)) for name in names
+            name: np.where(are_dealt, getattr(of_dealt, name), getattr(of_packed, name)) for name in names
         }
         return cls(kinds=kinds, **columns)
 
@@ -243,7 +246,7 @@ def packed_in_chunks(workload: Workload, plans: PlanTable, chunks: Chunks, kinds
     return Shares(
         buffer_weights=found.buffer_weights[inverse].reshape(shape),
         most_weights=found.most_weights[inverse].reshape(shape),
-        costliest=found.costliest[inverse].reshape(*shape, -1),
+        costliest=found.costliest[inverse].reshape(*shape, len(kinds.matrices)),
     )
 
 
@@ -300,7 +303,7 @@ def _weights_in(chunks: Chunks, kinds: MatrixKinds) -> Floats:
 
 def _on_stages(chunks: Chunks, numbers: Floats, stages: Integers) -> Floats:
     """Sums of `(K, n, C)` over the chunks of stages, `(K, s, n)`."""
-    return np.array([chunks.on_stage(each, stages) for each in numbers]).reshape(-1, *stages.shape)
+    return np.stack([chunks.on_stage(each, stages) for each in numbers])
 
 
 def _num_ends(workload: Workload, plans: PlanTable, chunks: Chunks, stages: Integers) -> Floats:
@@ -316,6 +319,6 @@ def _dealt_once(numbers: Integers, sizes: Sizes, ranks: Integers) -> Floats:
     """What the costliest rank of stages has of tensors `(K, s, n)`, in the same shape."""
     num_kinds, num_designs = numbers.shape[0], numbers.shape[-1]
     rows = np.ascontiguousarray(numbers.reshape(num_kinds, -1).T)
-    design = np.tile(np.arange(num_designs), len(rows) // num_designs)
+    design = np.tile(np.arange(num_designs), len(rows) // max(1, num_designs))
     found = dealt(rows, Sizes(*(each[design] for each in sizes)), ranks[design])
     return found.costliest.T.reshape(numbers.shape)

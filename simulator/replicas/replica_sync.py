@@ -281,9 +281,10 @@ class ReplicaTraffic:
 
 def scatters_gradients(rank: Rank) -> Booleans:
     """Returns whether gradients are reduced to their owners alone, `(n,)`; under ZeRO-0 every rank is an owner."""
+    if rank.workload.muon:
+        return ~_deals_tensors(rank)
     zero_stage = rank.plans.zero_stage
-    is_scattered = (zero_stage == 0) | (zero_stage >= rank.workload.scatters_gradients_from)
-    return np.asarray(is_scattered & ~_deals_tensors(rank) if rank.workload.muon else is_scattered)
+    return np.asarray((zero_stage == 0) | (zero_stage >= rank.workload.scatters_gradients_from))
 
 
 @once_per_rank

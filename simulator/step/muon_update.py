@@ -83,14 +83,14 @@ def _update_s(rank: Rank, owned: OwnedMatrices) -> Floats:
     kinds = owned.kinds
     device_s, host_s = (
         np.array(times)
-        for times in zip(*(_matrix_s(rank, kinds, each) for each in kinds.matrices), strict=True)
+        for times in zip(*(matrix_s(rank, kinds, each) for each in kinds.matrices), strict=True)
     )
     sums = [np.einsum("ksn,kn->sn", owned.costliest, times) for times in (device_s, host_s)]
     return np.asarray(np.maximum(*sums))
 
 
-def _matrix_s(rank: Rank, kinds: MatrixKinds, matrix: Matrix) -> tuple[Floats, Floats]:
-    """Time that the accelerator and the host take for a matrix, `(n,)` each."""
+def matrix_s(rank: Rank, kinds: MatrixKinds, matrix: Matrix) -> tuple[Floats, Floats]:
+    """Returns the time that the accelerator and the host take for a matrix, `(n,)` each."""
     muon = muon_of(rank.workload)
     pieces = iterated(matrix, kinds.parts, muon.tensor_mode)
     group = _group(rank, kinds)

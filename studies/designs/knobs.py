@@ -15,7 +15,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from constraints.layout import can_save_by, layout_excess
+from constraints.layout import layout_excess
+from constraints.scheme_rules import can_save_by
 from constraints.space import Space
 from simulator.compiled import compiled
 from simulator.domain.job import Job

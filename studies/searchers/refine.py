@@ -18,7 +18,7 @@ import numpy as np
 
 from constraints.answers import INTERVAL_FACTOR, has_any_number_of_spares, has_other_intervals, stepped_caps
 from constraints.evaluation import Evaluation
-from constraints.layout import can_save_by
+from constraints.scheme_rules import can_save_by
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.run.interruptions import sufficient_spare_nodes

@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from constraints.divisors import divisors
 from constraints.lattice import (
     cross_run_knobs,
-    divisors,
     enumerate_layouts,
     filled_cuts,
     no_layouts,

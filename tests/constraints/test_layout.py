@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from constraints.layout import LAYOUT_RULES, can_save_by, is_valid_layout, layout_excess
+from constraints.layout import LAYOUT_RULES, is_valid_layout, layout_excess
+from constraints.scheme_rules import can_save_by
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme
 from tests.simulator.compressed import DENSE
@@ -130,6 +131,7 @@ LINEAR = {"workload": {"model": small_hybrid(4, 4), "sequence_length": 6144}}
 COMPRESSED = {"workload": {"model": DENSE.model_dump(mode="json", exclude_none=True)}}
 PARTS_OF_EXPERTS = {"workload": {"model": "mixtral-8x7b", "expert_tensor_parallel": 4}}
 THIRDS_OF_EXPERTS = {"workload": {"model": "mixtral-8x7b", "expert_tensor_parallel": 3}}
+MUON = {"workload": {"muon": {}, "precisions": ["bf16", "fp16"]}}
 MIXTRAL = {"workload": {"model": "mixtral-8x7b", "global_batch_size": 192}}
 
 BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
@@ -188,6 +190,9 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("shard_groups", MIXTRAL, {"num_gpus": 96, "expert_parallel": 4, "shard_ranks": 6}),
     # Groups of twelve hold three sets of experts of four ranks, but none of sixteen.
     ("shard_groups", PARTS_OF_EXPERTS, {"num_gpus": 48, "expert_parallel": 4, "shard_ranks": 12}),
+    ("whole_matrices", MUON, {"num_gpus": 16, "zero_stage": 2}),
+    ("whole_matrices", MUON, {"num_gpus": 16, "shard_ranks": 8}),
+    ("whole_matrices", MUON, {"num_gpus": 16, "precision": "fp16"}),
     ("peer_memory", {"fewest": 8}, {"num_gpus": 8, "checkpoint_scheme": "in_memory_peer"}),
     ("peer_memory", {"fewest": 8}, {"num_gpus": 8, "checkpoint_scheme": "tiered"}),
     ("peer_memory", {"saves": {"peer_copies": 3}}, {"num_gpus": 16, "checkpoint_scheme": "gemini"}),

@@ -61,6 +61,7 @@ def cases() -> dict[str, Case]:
         "number_format": (job_with(A100_RENTED), {"dp": 16, "precision": "fp8"}),
         "recomputed_layers": (job, {"dp": 16, "recompute_num_layers": 2}),
         "shard_groups": (job, {"dp": 16, "shard_ranks": 5}),
+        "whole_matrices": (job_with(workload={"muon": {}}), {"dp": 16, "zero_stage": 3}),
         "peer_memory": (job, {"dp": 8, "checkpoint_scheme": "in_memory_peer"}),
         "live_replica": (job, {"dp": 16, "checkpoint_scheme": "just_in_time", "zero_stage": 1}),
         "gradient_mirror": (job, {"dp": 16, "checkpoint_scheme": "gradient_replica", "zero_stage": 3}),

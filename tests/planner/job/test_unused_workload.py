@@ -36,6 +36,7 @@ JOBS: Mapping[str, Job] = {
     ),
     "dense, fp16": job_with(H100_RENTED, workload={"precisions": ["fp16"]}),
     "dense, given step": job_with(H100_RENTED, workload={"step_bytes": 82.0}, search={"zero_stages": [0, 1]}),
+    "dense, Muon": job_with(H100_RENTED, workload={"muon": {}}, search={"zero_stages": [0, 1]}),
     "no sequence parallelism": job_with(H100_RENTED, workload={"has_sequence_parallel": False}),
     "experts": job_with(H100_RENTED, workload={"model": "mixtral-8x7b"}),
     "experts out of balance, fp8": job_with(
@@ -103,6 +104,7 @@ CHANGES: Mapping[str, object] = {
 PARTS: Mapping[str, Mapping[str, object]] = {
     "lora": {"exchanges_by_all_to_all": True},
     "documents": {"is_split_each": True},
+    "muon": {"tensor_mode": "blockwise", "reduction": "all_reduce"},
 }
 """The same of parts of a workload."""
 WITH_PARTS: Mapping[str, Job] = {
@@ -114,6 +116,9 @@ WITH_PARTS: Mapping[str, Job] = {
     "adapters that enter blocks": job_with(
         H100_RENTED, workload={"lora": {"rank": 16, "targets": ["linear_qkv", "linear_fc1"]}}
     ),
+    "Muon": job_with(H100_RENTED, workload={"muon": {}}, search={"zero_stages": [0, 1]}),
+    "Muon without ZeRO": job_with(H100_RENTED, workload={"muon": {}}, search={"zero_stages": [0]}),
+    "Muon on whole layers": job_with(H100_RENTED, workload={"muon": {}}, search={**ONE, "zero_stages": [1]}),
     "documents round a ring": job_with(H100_RENTED, workload={"documents": {"mean_tokens": 1000}}),
     "documents whose keys are gathered": job_with(
         H100_RENTED, workload={"documents": {"mean_tokens": 1000}, "context_exchange": "all_gather"}

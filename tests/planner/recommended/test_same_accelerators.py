@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from constraints.evaluation import Evaluation, evaluate
-from constraints.layout import can_save_by, is_valid_layout
+from constraints.layout import is_valid_layout
+from constraints.scheme_rules import can_save_by
 from constraints.space import pruned_space
 from planner import recommend
 from planner.one_design.simulated_design import simulate_plan

@@ -9,6 +9,7 @@ from simulator.domain.blocks import MixtureOfExperts
 from simulator.domain.job import Job
 from simulator.domain.lora import Lora
 from simulator.domain.model import ModelShape
+from simulator.domain.muon import Muon
 from simulator.domain.plan import Plan, Recompute, Schedule
 from simulator.domain.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, training
@@ -166,6 +167,16 @@ LARGE = {
         lora=Lora(rank=16, exchanges_by_all_to_all=True),
         recompute_modules=("mlp",),
     ),
+    "70b Muon, padded": _large(
+        "llama-3.1-70b", plan_of(tensor=4, pipeline=4, data=8), batch=128, muon=Muon()
+    ),
+    "70b Muon, interleaved, all-reduced": _large(
+        "llama-3.1-70b",
+        plan_of(tensor=4, pipeline=4, virtual=5, data=16),
+        batch=256,
+        muon=Muon(tensor_mode="distributed"),
+    ),
+    "mixtral Muon": _large("mixtral-8x7b", plan_of(expert=8, data=32), batch=256, muon=Muon()),
     "405b": _large("llama-3.1-405b", plan_of(tensor=8, pipeline=16, data=16), batch=512),
     "mixtral experts near": _large("mixtral-8x7b", plan_of(expert=8, data=32), batch=256),
     "mixtral experts far": _large("mixtral-8x7b", plan_of(tensor=4, expert=8, data=32), batch=256),
