@@ -33,9 +33,7 @@ def others(model: ModelShape) -> float:
     if linear := model.linear_attention:
         entering = linear.entering_width * model.hidden_size if linear.kind == "mamba-2" else 0
         found += num_blocks * model.linear_share * (linear.other_parameters() + entering)
-    found += (
-        num_blocks * model.connection_parameters + (1 + model.num_mtp_layers) * model.contraction_parameters
-    )
+    found += num_blocks * model.connection_parameters + model.num_mtp_layers * model.contraction_parameters
     if model.compressed_attention:
         found += num_blocks * model.compressed_attention.other_parameters(model)
     if model.indexer:
