@@ -17,7 +17,7 @@ from simulator.record import Record
 FAMILY: Final = "capplan report "
 """Start of the format of every report, by which a file is recognized as one."""
 SCHEMA: Final = "capplan report 4"
-"""Format of this version of the fields; the number changes with the fields. 3: drawn designs are counted by kind."""
+"""Format of this version of the fields; the number changes with the fields. 4: intervals of steps in the place of errors."""
 
 Quantity = Literal["usd", "kwh", "kgco2e", "bytes", "s", "days", "w", "fraction", "change", "count"]
 """Unit of the numbers of a figure; `change` is a share with its sign."""

@@ -179,7 +179,7 @@ class OwnedMatrices:
         held = np.column_stack([muon_bytes * sizes.weights, adam_bytes * end_weights])
         work = np.column_stack([sizes.costs, np.zeros(len(plans))])
         by_states, by_work = (
-            _dealt_once(all_numbers, Sizes(weights, costs), kinds.ranks) for costs in (held, work)
+            _dealt_once(all_numbers, Sizes(weights, costs), kinds) for costs in (held, work)
         )
         return cls(
             kinds=kinds,
@@ -315,10 +315,12 @@ def _num_ends(workload: Workload, plans: PlanTable, chunks: Chunks, stages: Inte
     return np.asarray(is_first + is_last * has_output)
 
 
-def _dealt_once(numbers: Integers, sizes: Sizes, ranks: Integers) -> Floats:
-    """What the costliest rank of stages has of tensors `(K, s, n)`, in the same shape."""
+def _dealt_once(numbers: Integers, sizes: Sizes, kinds: MatrixKinds) -> Floats:
+    """What the costliest rank of stages has of tensors `(K, s, n)`, in the same shape; equal stages are dealt once."""
     num_kinds, num_designs = numbers.shape[0], numbers.shape[-1]
     rows = np.ascontiguousarray(numbers.reshape(num_kinds, -1).T)
     design = np.tile(np.arange(num_designs), len(rows) // max(1, num_designs))
-    found = dealt(rows, Sizes(*(each[design] for each in sizes)), ranks[design])
-    return found.costliest.T.reshape(numbers.shape)
+    first, inverse = first_of_equals([*rows.T, kinds.ranks[design], kinds.parts[design]])
+    chosen = design[first]
+    found = dealt(rows[first], Sizes(*(each[chosen] for each in sizes)), kinds.ranks[chosen])
+    return found.costliest[inverse].T.reshape(numbers.shape)
