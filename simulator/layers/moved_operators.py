@@ -167,6 +167,14 @@ def rotary_bytes(rank: Rank) -> Floats:
     return (ROTARY_BYTES if is_counted(rank) else ROTARY_PASSES * ACTIVATION_BYTES) * _head_values(rank)
 
 
+def rotary_again_bytes(rank: Rank) -> Floats:
+    """Returns the bytes of the positions of queries and keys, those of outputs left out."""
+    model, num_bytes = rank.workload.model, rotary_bytes(rank)
+    if model.compressed_attention:
+        return num_bytes * (model.num_heads + 1.0) / (2.0 * model.num_heads + 1.0)
+    return num_bytes
+
+
 def norm_kernels(rank: Rank) -> float:
     """Returns the launches of one norm."""
     return NORM_KERNELS if is_counted(rank) else 1.0

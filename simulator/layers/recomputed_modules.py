@@ -25,7 +25,7 @@ from simulator.layers.moved_operators import (
     norm_bytes,
     norm_kernels,
     operators_s,
-    rotary_bytes,
+    rotary_again_bytes,
     rotary_kernels,
     routed_values,
     shared_values,
@@ -109,11 +109,11 @@ def _moved_again_s(rank: Rank, *, is_expert: bool) -> Floats:
     num_kernels = num_norms * norm_kernels(rank) + np.any(activated) * activation_kernels(rank)
     of_heads_s: Floats | float = 0.0
     if rank.workload.model.compressed_attention and "mla_up_proj" in modules:
-        num_bytes, num_kernels = num_bytes + rotary_bytes(rank), num_kernels + rotary_kernels(rank)
+        num_bytes, num_kernels = num_bytes + rotary_again_bytes(rank), num_kernels + rotary_kernels(rank)
         of_heads_s = norms_again_s(rank)
     if has_latents and "mla_up_proj" in modules:
         kernels = rank.workload.model.attention_share * rotary_kernels(rank)
-        num_bytes, num_kernels = num_bytes + rotary_bytes(rank), num_kernels + kernels
+        num_bytes, num_kernels = num_bytes + rotary_again_bytes(rank), num_kernels + kernels
     return operators_s(rank, num_bytes, num_kernels) + connections_again_s(rank) + of_heads_s
 
 

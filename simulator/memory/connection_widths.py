@@ -41,16 +41,14 @@ def streams_width(workload: Workload, plans: PlanTable) -> Floats:
 def streams_again_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
     """Returns the bytes of a layer that recomputation of hyper-connections computes again, `(n,)`; 0 without it.
 
-    These are streams, inputs of norms, and outputs of norms that stand alone, if `layernorm` does not compute them again.
+    These are streams, inputs of norms, and outputs of norms that stand alone, whether or not `layernorm` is named as well.
     """
-    model, modules = workload.model, workload.modules_again
-    if not (model.hyper_connections and "mhc" in modules):
+    model = workload.model
+    if not (model.hyper_connections and "mhc" in workload.modules_again):
         return np.zeros(len(plans))
     num_streams = model.num_blocks_in_turn - 1.0 / layers_of_streams(workload, plans)
     values = num_streams * model.stream_width + model.num_blocks_in_turn * model.hidden_size
     again = ACTIVATION_BYTES * values / sequence_split(workload, plans)
-    if "layernorm" in modules:
-        return np.asarray(again)
     behind = [AdaptedProduct.QKV] if model.has_separate_norms else []
     behind += [AdaptedProduct.FC1] if is_expert else []
     norms = sum(norm_width(workload, plans, product, is_expert=is_expert) for product in behind)

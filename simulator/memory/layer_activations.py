@@ -273,6 +273,9 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
     modules, model = workload.modules_again, workload.model
     product, split, t = input_bytes(workload, plans), sequence_split(workload, plans), plans.tensor_parallel
     is_released = ~keeps_restored_inputs(plans)
+    has_norms = (
+        "layernorm" in modules and "mhc" not in modules
+    )  # hyper-connections take norms into their groups
     attention, block = np.zeros(len(plans)), np.zeros(len(plans))
     if model.latent_attention and "mla_up_proj" in modules:
         qk_dim, value_dim = model.attention_dims
@@ -286,10 +289,10 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
         attention = attention + queries_again_width(workload)
     if model.indexer and "core_attn" in modules:
         attention = attention + core_width(workload, plans)
-    if model.has_separate_norms and "layernorm" in modules:
+    if model.has_separate_norms and has_norms:
         width = norm_width(workload, plans, AdaptedProduct.QKV, is_expert=is_expert)
         attention = attention + is_released * model.num_mixers * width
-    if ("layernorm" in modules and is_expert) or ("mlp" in modules and not is_expert):
+    if (has_norms and is_expert) or ("mlp" in modules and not is_expert):
         block = block + is_released * norm_width(workload, plans, AdaptedProduct.FC1, is_expert=is_expert)
     if ("moe" if is_expert else "mlp") in modules:
         return attention, block + _block_width(workload, plans, is_expert=is_expert)

@@ -27,7 +27,7 @@ from simulator.layers.compressed_costs import (
 from simulator.layers.compressed_indexer import compressed_indexer_gradients_s, indexer_products_of
 from simulator.layers.host_time import host_waits_s
 from simulator.layers.layer_costs import dense_layer, expert_layer
-from simulator.layers.moved_operators import rotary_bytes
+from simulator.layers.moved_operators import rotary_again_bytes, rotary_bytes
 from simulator.layers.transferred_kernels import best_attention_flop_per_s
 from simulator.layers.weight_gradients import dense_layer_weight_gradients_s
 from simulator.machine.rank import Rank
@@ -223,6 +223,9 @@ class TestProducts:
 
     def test_a_part_of_each_head_has_a_position_and_outputs_lose_it(self) -> None:
         assert float(rotary_bytes(rank_with())[0]) == 2 * 2.0 * LENGTH * 64 * (64 + 1 + 64)
+
+    def test_only_queries_and_the_key_get_their_position_again(self) -> None:
+        assert float(rotary_again_bytes(rank_with())[0]) == 2 * 2.0 * LENGTH * 64 * (64 + 1)
 
 
 class TestIndexer:

@@ -27,6 +27,7 @@ from simulator.memory.layer_activations import LayerActivations, layer_input_byt
 from simulator.step.step_reach import MEASURED_REACH, beyond_measured, reach_of
 from simulator.traffic.stage_sends import send_s, sent_bytes
 from tests.simulator.builders import changed, job_of, memory_of, plan_of, rank_of, step_of, table_of, training
+from tests.simulator.compressed import FLASH
 from tests.simulator.streams import FOUR_STREAMS, LATENT_STREAMS, MIXED_STREAMS, PLAIN, STREAMS, with_streams
 
 H = 2048
@@ -190,16 +191,23 @@ class TestMemory:
         assert whole.kept - again.kept == pytest.approx(freed)
         assert again.at_work - whole.at_work == pytest.approx(groups * freed)
 
-    def test_norms_that_stand_alone_are_computed_again_with_the_streams_and_only_once(self) -> None:
+    @pytest.mark.parametrize("is_expert", [False, True])
+    def test_norms_that_stand_alone_are_computed_again_with_the_streams_and_only_once(
+        self, is_expert: bool
+    ) -> None:
+        """Megatron Core hands them to the group of layers, whether or not they are named as a module of their own."""
         plans = table_of(plan_of(recompute=Recompute.SELECTIVE))
         of_norms, of_streams, both = (
             LayerActivations.of(
-                workload_of(LATENT_STREAMS, recompute_modules=modules), plans, is_expert=False
-            ).kept
+                workload_of(FLASH if is_expert else LATENT_STREAMS, recompute_modules=modules),
+                plans,
+                is_expert=is_expert,
+            )
             for modules in (("layernorm",), ("mhc",), ("mhc", "layernorm"))
         )
-        assert both == pytest.approx(of_streams)
-        assert of_streams < of_norms
+        assert both.kept == pytest.approx(of_streams.kept)
+        assert both.at_work == pytest.approx(of_streams.at_work)
+        assert of_streams.kept < of_norms.kept
 
     def test_what_is_repeated_is_two_sums_and_all_outputs_but_the_last_of_a_group(self) -> None:
         for layers, last in ((1, 1.0), (4, 0.25)):
