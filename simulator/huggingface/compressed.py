@@ -23,6 +23,8 @@ _KINDS: Mapping[str, LayerKind] = {
 """Names of layers in `layer_types` and `compress_rates`."""
 _RATIOS: Mapping[LayerKind, int] = {"chosen": 4, "heavy": 128}
 """Tokens for each compressed one where a file does not say (`DeepseekV4Config`)."""
+_RATIO_KEYS: Mapping[LayerKind, str] = {"chosen": "compress_rate_csa", "heavy": "compress_rate_hca"}
+"""Keys of older files for these, which `DeepseekV4Config` reads in the place of `compress_rates`."""
 _ROTARY_FRACTION = 0.125
 """Values of a head with a rotary position, over all of them, where a file does not say (`DeepseekV4Config`: 64 of 512)."""
 _LEADING_HEAVY = 2
@@ -92,12 +94,14 @@ def _one_key(_: ConfigReader) -> int:
 def _ratios(reader: ConfigReader) -> dict[LayerKind, int]:
     """Returns the tokens for each compressed one, by kind of layer."""
     found: dict[LayerKind, int] = dict(_RATIOS)
-    if not reader.has("compress_rates"):
-        return found
-    rates = reader.part("compress_rates")
-    for name, kind in _KINDS.items():
-        if kind in found and rates.has(name):
-            found[kind] = rates.whole(name)
+    if reader.has("compress_rates"):
+        rates = reader.part("compress_rates")
+        for name, kind in _KINDS.items():
+            if kind in found and rates.has(name):
+                found[kind] = rates.whole(name)
+    for kind, key in _RATIO_KEYS.items():
+        if reader.has(key):
+            found[kind] = reader.whole(key)
     return found
 
 

@@ -84,6 +84,15 @@ def test_other_ratios_are_read() -> None:
     assert (found.chosen_ratio, found.heavy_ratio, found.num_heavy_layers) == (8, 64, 20)
 
 
+def test_ratios_of_older_files_are_read() -> None:
+    """`DeepseekV4Config` folds these keys into `compress_rates`."""
+    config = {key: value for key, value in FLASH.items() if key != "compress_ratios"}
+    older = {"compress_rate_csa": 8, "compress_rate_hca": 64}
+    found = shape_from_config({**config, **older}, "other").compressed_attention
+    assert found is not None
+    assert (found.chosen_ratio, found.heavy_ratio) == (8, 64)
+
+
 def test_a_file_without_kinds_of_layers_means_what_transformers_takes() -> None:
     """`DeepseekV4Config`: two heavily compressed layers, and then these and chosen ones in turn, beginning with the former."""
     config = {key: value for key, value in FLASH.items() if key != "compress_ratios"}
