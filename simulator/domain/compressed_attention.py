@@ -166,7 +166,7 @@ class CompressedAttention(Record):
         """Returns the pairs of tokens and compressed ones from those of `pair_shapes`."""
         return Pairs(window, chosen / self.chosen_ratio, whole / self.chosen_ratio, whole / self.heavy_ratio)
 
-    def num_places(self, kind: LayerKind, sequence_length: int) -> float:
+    def num_places(self, kind: LayerKind, sequence_length: float) -> float:
         """Returns the places for tokens that a token of a layer sees, used or not."""
         window = min(self.window_tokens, sequence_length)
         compressed = {

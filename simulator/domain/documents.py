@@ -65,6 +65,13 @@ class Documents(Record):
         )
 
 
+def longest_piece(sequence_length: int, documents: Documents | None) -> float:
+    """Returns the tokens of the longest document, or piece of one, of a packed sequence; without documents all of it."""
+    if documents is None or documents.mean_tokens is not None:
+        return float(sequence_length)
+    return float(min(max(documents.lengths_tokens), sequence_length))
+
+
 def spread_of_work(
     lengths: Floats, frequencies: Floats, work: Floats, sequence_length: float
 ) -> tuple[float, float]:

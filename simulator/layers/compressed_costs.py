@@ -8,7 +8,8 @@ kinds, and times are means over them: all see a window, a share χ chosen tokens
     compressors   χ two (T, 2 d, h), η two (T, d, h), in 16 bits
     moved         norms of queries and of the key; the key joined with compressed ones; places of what is seen; keys and weights
                   of compressors
-    core          4 a d operations for each of m, backward 10 a d; key and value are the same d values
+    core          4 a d operations for each of m, backward 10 a d; key and value are the same d values; without an indexer m
+                  are all places for what is seen, also those of tokens that come later
 
 (Megatron Core, `deepseek_v4_hybrid_attention.py`, `csa.py` and `csa_utils/fused_sparse_attention.py` of its branch `dev`, with
 the kernels of FlashMLA and of the cuDNN frontend.) The core runs at the speeds of `simulator.layers.indexer_costs`. Backward it
@@ -29,7 +30,7 @@ from simulator.layers.compressed_parts import (
     NUM_COMPRESSOR_BACKWARD_KERNELS,
     NUM_COMPRESSOR_KERNELS,
     compressor_s,
-    pairs_of,
+    computed_pairs,
     places_of,
     product_of,
     share_of,
@@ -127,7 +128,7 @@ def compressed_core_s(rank: Rank) -> Directions:
     backward_moved = 2.0 * moved + 2.0 * WIDE_BYTES * rank.tokens * _joined_keys(rank) * d
     forward_s, backward_s = _moved_s(rank)
     for kind in KINDS:
-        share, pairs = share_of(rank, kind), pairs_of(rank).seen(kind)
+        share, pairs = share_of(rank, kind), computed_pairs(rank, kind)
         flop, slower = 4.0 * heads * d * pairs, _few_keys_ratio(rank.tokens, pairs)
         core_s = kernel_s(rank, moved, flop, flop_per_s, slowdown=1.0)
         core_backward_s = kernel_s(

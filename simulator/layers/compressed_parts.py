@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.domain.compressed_attention import LayerKind, compressed_of
+from simulator.domain.documents import longest_piece
 from simulator.layout.kept_inputs import ACTIVATION_BYTES
 from simulator.machine.products import Product
 from simulator.machine.rank import Rank, once_per_rank
@@ -25,12 +26,6 @@ class RankPairs(NamedTuple):
     window: Floats
     chosen: Floats
     visible: Floats
-    heavy: Floats
-
-    def seen(self, kind: LayerKind) -> Floats:
-        """Returns the pairs of a token and what it sees in a kind of layer."""
-        compressed = {"chosen": self.chosen, "heavy": self.heavy}.get(kind)
-        return self.window if compressed is None else self.window + compressed
 
 
 @once_per_rank
@@ -48,8 +43,19 @@ def pairs_of(rank: Rank) -> RankPairs:
         / 2.0
         for shape in shapes
     )
-    r, heavy_r = compressed.chosen_ratio, compressed.heavy_ratio
-    return RankPairs(window, chosen / r, whole / r, whole / heavy_r)
+    r = compressed.chosen_ratio
+    return RankPairs(window, chosen / r, whole / r)
+
+
+def computed_pairs(rank: Rank, kind: LayerKind) -> Floats:
+    """Returns the pairs that a core computes in a kind of layer.
+
+    Behind an indexer kernels are told how many places of a token are used. In other layers they go through all places, whether
+    or not they are behind the token (`_forward_fused_no_indexer` of `csa.py`, which gives `csa_sparse_attn` no lengths).
+    """
+    if kind == "chosen":
+        return pairs_of(rank).window + pairs_of(rank).chosen
+    return rank.tokens * places_of(rank, kind)
 
 
 def share_of(rank: Rank, kind: LayerKind) -> float:
@@ -59,7 +65,8 @@ def share_of(rank: Rank, kind: LayerKind) -> float:
 
 def places_of(rank: Rank, kind: LayerKind) -> float:
     """Returns the places for what a token of a kind of layer sees, used or not."""
-    return compressed_of(rank.workload.model).num_places(kind, rank.workload.sequence_length)
+    longest = longest_piece(rank.workload.sequence_length, rank.workload.documents)
+    return compressed_of(rank.workload.model).num_places(kind, longest)
 
 
 def product_of(rank: Rank, output: float, inner: float) -> Product:

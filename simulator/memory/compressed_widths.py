@@ -22,6 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.domain.compressed_attention import OVERLAPPING_SERIES, CompressedAttention, compressed_of
+from simulator.domain.documents import longest_piece
 from simulator.domain.plan import PlanTable
 from simulator.domain.workload import Workload
 from simulator.layout.kept_inputs import ACTIVATION_BYTES, WIDE_BYTES, input_bytes
@@ -78,8 +79,9 @@ def _trained_width(workload: Workload, plans: PlanTable, compressed: CompressedA
 
 def _mean_places(workload: Workload) -> float:
     model, compressed = workload.model, compressed_of(workload.model)
+    longest = longest_piece(workload.sequence_length, workload.documents)
     return sum(
-        compressed.share(kind, model.num_layers) * compressed.num_places(kind, workload.sequence_length)
+        compressed.share(kind, model.num_layers) * compressed.num_places(kind, longest)
         for kind in ("window", "chosen", "heavy")
     )
 
