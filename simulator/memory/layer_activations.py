@@ -273,9 +273,8 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
     modules, model = workload.modules_again, workload.model
     product, split, t = input_bytes(workload, plans), sequence_split(workload, plans), plans.tensor_parallel
     is_released = ~keeps_restored_inputs(plans)
-    has_norms = (
-        "layernorm" in modules and "mhc" not in modules
-    )  # hyper-connections take norms into their groups
+    # Hyper-connections that are computed again take norms into their groups.
+    has_norms = "layernorm" in modules and "mhc" not in modules
     attention, block = np.zeros(len(plans)), np.zeros(len(plans))
     if model.latent_attention and "mla_up_proj" in modules:
         qk_dim, value_dim = model.attention_dims
