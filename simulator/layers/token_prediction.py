@@ -167,9 +167,8 @@ def _moved_s(rank: Rank) -> Directions:
     hidden, num_streams = rank.workload.model.hidden_size, entering_values(rank.workload.model) - 1.0
     num_norms = NUM_NORMS - 1.0 + num_streams
     values = COPIED_VALUES
-    if (
-        rank.workload.model.hyper_connections
-    ):  # both products are added up, instead of their inputs copied into one
+    if rank.workload.model.hyper_connections:
+        # Both products are added up, instead of their inputs copied into one.
         values = num_streams + 0.5 + COPIED_VALUES - NUM_INPUTS
     copied = 2.0 * ACTIVATION_BYTES * values * rank.split_tokens * hidden
     is_split = (rank.plans.tensor_parallel > 1).astype(np.float64)
