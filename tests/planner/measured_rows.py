@@ -8,7 +8,8 @@ from pathlib import Path
 
 from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled, read_measured
-from planner.measured.runs import Comparison, Row, read_rows
+from planner.measured.runs import Comparison, Row, job_of, read_rows
+from simulator.domain.model import ModelShape
 from simulator.units import GIB
 
 RUN: Mapping[str, object] = {
@@ -119,6 +120,18 @@ def the_row(folder: Path, cells: Mapping[str, object]) -> Row | Unmodelled:
     """The row read from a file with one measured run."""
     (row,) = read_measured(written(folder, cells))
     return row
+
+
+def modelled_row(folder: Path, cells: Mapping[str, object]) -> Row:
+    """Returns the row that a file with these cells is read as, which can be modelled."""
+    row = the_row(folder, cells)
+    assert not isinstance(row, Unmodelled), row.reason
+    return row
+
+
+def network_of(row: Row) -> ModelShape:
+    """Returns the network of a row."""
+    return job_of(row).workload.model
 
 
 def simulated_row(folder: Path, cells: Mapping[str, object]) -> Row:

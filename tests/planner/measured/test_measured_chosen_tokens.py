@@ -7,24 +7,16 @@ from pathlib import Path
 import pytest
 
 from planner.measured.reach import reach_of_row
-from planner.measured.rows import Unmodelled
 from planner.measured.runs import Row, compare, job_of, remarks_of
 from planner.validation.report import model_family
 from simulator import catalog
-from simulator.domain.model import ModelShape
-from tests.planner.measured_rows import RUN, compared, the_row
+from tests.planner.measured_rows import RUN, compared, modelled_row, network_of
 
 CELLS = {**RUN, "n_gpus": 512, "tp": 2, "pp": 8, "ep": 32, "global_batch": 512, "framework": "Megatron-LM"}
 
 
 def read(folder: Path, model: str, **cells: object) -> Row:
-    row = the_row(folder, {**CELLS, "model": model, **cells})
-    assert not isinstance(row, Unmodelled), row.reason
-    return row
-
-
-def network(row: Row) -> ModelShape:
-    return job_of(row).workload.model
+    return modelled_row(folder, {**CELLS, "model": model, **cells})
 
 
 @pytest.mark.parametrize(
@@ -40,15 +32,15 @@ def network(row: Row) -> ModelShape:
 )
 def test_models_of_the_catalogue_have_their_indexer(tmp_path: Path, model: str, name: str) -> None:
     row, known = read(tmp_path, model), catalog.model(name)
-    assert network(row).latent_attention == known.latent_attention
-    assert network(row).experts == known.experts
+    assert network_of(row).latent_attention == known.latent_attention
+    assert network_of(row).experts == known.experts
     assert not remarks_of(row)
     assert reach_of_row(row).has_indexer
 
 
 def test_a_model_without_an_indexer_has_none(tmp_path: Path) -> None:
     row = read(tmp_path, "DeepSeek-V3")
-    assert network(row).indexer is None
+    assert network_of(row).indexer is None
     assert not reach_of_row(row).has_indexer
 
 
@@ -59,7 +51,7 @@ def test_the_indexer_is_simulated(tmp_path: Path) -> None:
 
 
 def test_a_cut_model_has_no_more_leading_layers_than_layers(tmp_path: Path) -> None:
-    indexer = network(read(tmp_path, "GLM-5.2 (2 layers)", pp=1, dense_layers=1)).indexer
+    indexer = network_of(read(tmp_path, "GLM-5.2 (2 layers)", pp=1, dense_layers=1)).indexer
     assert indexer
     assert (indexer.num_leading_layers, indexer.num_among(2)) == (2, 2)
 
@@ -67,7 +59,7 @@ def test_a_cut_model_has_no_more_leading_layers_than_layers(tmp_path: Path) -> N
 def test_models_of_other_sizes_attend_to_all_tokens_and_say_so(tmp_path: Path) -> None:
     sizes = {"layers": 20, "hidden": 2048, "heads": 16, "experts": 64, "topk": 8, "moe_ffn_hidden": 1024}
     row = read(tmp_path, "GLM-5 small", **sizes)
-    assert network(row).indexer is None
+    assert network_of(row).indexer is None
     assert "an indexer chooses: its sizes are known only of the catalogue's models" in row["remarks"]
 
 
@@ -104,7 +96,7 @@ def test_what_chosen_tokens_exclude_is_replaced(
     assert row[field] == expected
     assert remark in row["remarks"]
     assert bool(remark) == bool(row["remarks"])
-    assert network(row).indexer == catalog.model("glm-5").indexer
+    assert network_of(row).indexer == catalog.model("glm-5").indexer
 
 
 @pytest.mark.parametrize(("recompute", "is_remarked"), [("selective", True), ("full", False)])

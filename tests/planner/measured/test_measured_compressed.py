@@ -10,20 +10,13 @@ from planner.measured.reach import reach_of_row
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import Row, compare, job_of, remarks_of
 from simulator import catalog
-from simulator.domain.model import ModelShape
-from tests.planner.measured_rows import RUN, the_row
+from tests.planner.measured_rows import RUN, modelled_row, network_of, the_row
 
 CELLS = {**RUN, "n_gpus": 512, "tp": 1, "pp": 8, "ep": 32, "global_batch": 512, "framework": "Megatron-LM"}
 
 
 def read(folder: Path, model: str, **cells: object) -> Row:
-    row = the_row(folder, {**CELLS, "model": model, **cells})
-    assert not isinstance(row, Unmodelled), row.reason
-    return row
-
-
-def network(row: Row) -> ModelShape:
-    return job_of(row).workload.model
+    return modelled_row(folder, {**CELLS, "model": model, **cells})
 
 
 @pytest.mark.parametrize(
@@ -42,7 +35,7 @@ def test_models_of_the_catalogue_have_their_attention_and_streams(
     tmp_path: Path, model: str, name: str
 ) -> None:
     row, known = read(tmp_path, model), catalog.model(name)
-    found = network(row)
+    found = network_of(row)
     assert found.compressed_attention == known.compressed_attention
     assert found.hyper_connections == known.hyper_connections
     assert (found.experts, found.num_kv_heads, found.head_dim) == (known.experts, 1, 512)
@@ -51,7 +44,7 @@ def test_models_of_the_catalogue_have_their_attention_and_streams(
 
 
 def test_a_cut_model_has_kinds_of_layers_in_proportion(tmp_path: Path) -> None:
-    found = network(read(tmp_path, "DeepSeek-V4-Flash", layers=16))
+    found = network_of(read(tmp_path, "DeepSeek-V4-Flash", layers=16))
     assert found.num_layers == 16
     assert found.compressed_attention is not None
     assert found.compressed_attention.num_chosen_layers == 8  # of 7.8

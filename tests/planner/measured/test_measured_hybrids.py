@@ -10,21 +10,14 @@ from planner.measured.rows import Unmodelled
 from planner.measured.runs import Row, job_of, remarks_of
 from planner.validation.report import model_family
 from simulator import catalog
-from simulator.domain.model import ModelShape
-from tests.planner.measured_rows import RUN, compared, the_row
+from tests.planner.measured_rows import RUN, compared, modelled_row, network_of, the_row
 
 # A vocabulary that no framework pads, so that shapes can be compared whole.
 FRAMEWORK = {"framework": "torchtitan", "tp": 1, "pp": 1}
 
 
 def read(folder: Path, model: str, **cells: object) -> Row:
-    row = the_row(folder, {**RUN, **FRAMEWORK, "model": model, **cells})
-    assert not isinstance(row, Unmodelled), row.reason
-    return row
-
-
-def network(row: Row) -> ModelShape:
-    return job_of(row).workload.model
+    return modelled_row(folder, {**RUN, **FRAMEWORK, "model": model, **cells})
 
 
 @pytest.mark.parametrize(
@@ -32,7 +25,7 @@ def network(row: Row) -> ModelShape:
 )
 def test_a_hybrid_of_the_catalogue_has_the_blocks_that_it_has_there(tmp_path: Path, name: str) -> None:
     known = catalog.model(name)
-    found = network(read(tmp_path, name))
+    found = network_of(read(tmp_path, name))
     assert found.model_copy(update={"name": known.name, "source": known.source}) == known
 
 
@@ -45,13 +38,13 @@ def test_nothing_is_hidden_behind_shared_experts_where_the_others_read_a_latent(
 def test_layers_that_count_every_block_are_those_of_the_model(tmp_path: Path) -> None:
     # 24 of Mamba-2, 24 feed-forward and 4 of attention (arXiv 2504.03624, table 1)
     row = read(tmp_path, "Nemotron-H-8B", layers=52)
-    assert network(row).num_layers == 24
+    assert network_of(row).num_layers == 24
     assert "layers = '52': counts the blocks of every kind, 24 of them feed-forward" in remarks_of(row)
     assert not remarks_of(read(tmp_path, "Nemotron-H-8B", layers=24))
 
 
 def test_a_cut_hybrid_keeps_the_share_of_its_blocks(tmp_path: Path) -> None:
-    found = network(read(tmp_path, "Qwen3-Next (8 layers)"))
+    found = network_of(read(tmp_path, "Qwen3-Next (8 layers)"))
     assert found.linear_attention
     assert (found.num_layers, found.linear_attention.num_blocks) == (8, 6)
     assert found.linear_attention.num_attention_blocks == 2
