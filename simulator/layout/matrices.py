@@ -1,9 +1,9 @@
 """Which weight matrices does a layer have, and how do tensor-parallel ranks split them?
 
-Matrices as Megatron Core stores them, in model order: queries, keys and values are one, and so are both inputs of a gated
-feed-forward block. Muon takes queries, keys and values apart (`--muon-split-qkv`, the default), but not what latent attention
-raises. The entering product of Mamba-2 is left to Adam (`mamba_mixer.py`: `use_muon`), and so are products that make the
-coefficients of hyper-connections, which stay in 32 bits.
+Matrices as Megatron Core stores them, in the order in which it registers them: the product that leaves attention, and an
+indexer, are ahead of the products that enter it (`Attention.__init__`). Queries, keys and values are one, and so are both
+inputs of a gated feed-forward block. Muon takes queries, keys and values apart (`--muon-split-qkv`, the default), but not what
+latent attention raises. The entering product of Mamba-2 is left to Adam (`mamba_mixer.py`: `use_muon`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from simulator.domain.compressed_attention import OVERLAPPING_SERIES, compressed_of
+from simulator.domain.hyper_connections import NUM_SCALES
 from simulator.domain.model import ModelShape
+
+LINEAR_VECTORS = {"mamba-2": 6, "gated-delta-net": 4, "kimi-delta": 6}
+"""Tensors of a block of linear attention that are no matrices: convolutions and their bias, decays, biases of them, norm."""
+INDEXER_VECTORS = 2
+"""Weight and bias of the norm of an indexer's key."""
+MODULE_VECTORS = 3
+"""Norms of a module of multi-token prediction beside those of its layer."""
 
 
 class Split(Enum):
@@ -57,13 +65,14 @@ def attention_matrices(model: ModelShape) -> Iterator[Matrix]:
     if model.compressed_attention:
         yield from _compressed_matrices(model)
         return
+    yield from _indexer_matrices(model)
+    yield Matrix(pieces=(h,), columns=attended, split=Split.COLUMNS, per_layer=share)
     if model.latent_attention is None:
         keys = float(model.num_kv_heads * model.head_dim)
         gates = (float(model.gate_width),) if model.gate_width else ()
         yield Matrix(pieces=(attended, *gates, keys, keys), columns=h, split=Split.ROWS, per_layer=share)
     else:
         yield from _latent_matrices(model)
-    yield Matrix(pieces=(h,), columns=attended, split=Split.COLUMNS, per_layer=share)
     if linear := model.linear_attention:
         share = model.linear_share
         if linear.kind != "mamba-2":
@@ -77,7 +86,7 @@ def attention_matrices(model: ModelShape) -> Iterator[Matrix]:
 
 
 def _latent_matrices(model: ModelShape) -> Iterator[Matrix]:
-    """Those of latent attention up to its core, and those of an indexer."""
+    """Those of latent attention up to its core."""
     assert model.latent_attention is not None
     latent, h, share = model.latent_attention, float(model.hidden_size), model.attention_share
     queries = model.num_heads * float(model.attention_dims[0])
@@ -87,13 +96,20 @@ def _latent_matrices(model: ModelShape) -> Iterator[Matrix]:
     yield Matrix(pieces=(latent.key_width,), columns=h, split=Split.NONE, per_layer=share)
     raised = float(model.num_heads * (latent.nope_head_dim + latent.value_head_dim))
     yield Matrix(pieces=(raised,), columns=latent.key_value_rank, split=Split.ROWS, per_layer=share)
-    if indexer := model.indexer:
-        for rows, columns in (
-            (indexer.query_width, latent.query_rank or h),
-            (indexer.head_dim, h),
-            (indexer.num_heads, h),
-        ):
-            yield Matrix(pieces=(rows,), columns=columns, split=Split.NONE, per_layer=model.indexer_share)
+
+
+def _indexer_matrices(model: ModelShape) -> Iterator[Matrix]:
+    """Those that choose tokens; none without an indexer."""
+    if (indexer := model.indexer) is None:
+        return
+    assert model.latent_attention is not None
+    h = float(model.hidden_size)
+    for rows, columns in (
+        (indexer.query_width, model.latent_attention.query_rank or h),
+        (indexer.head_dim, h),
+        (indexer.num_heads, h),
+    ):
+        yield Matrix(pieces=(rows,), columns=columns, split=Split.NONE, per_layer=model.indexer_share)
 
 
 def _compressed_matrices(model: ModelShape) -> Iterator[Matrix]:
@@ -118,9 +134,19 @@ def _compressed_matrices(model: ModelShape) -> Iterator[Matrix]:
         yield Matrix(pieces=(rows,), columns=columns, split=Split.NONE, per_layer=per_layer)
 
 
+def _stream_matrices(model: ModelShape) -> tuple[Matrix, ...]:
+    """Products that make the coefficients of a layer's hyper-connections; none with one stream of the residual."""
+    if (hyper := model.hyper_connections) is None:
+        return ()
+    columns = float(hyper.num_streams * model.hidden_size)
+    number = float(model.num_blocks_in_turn)
+    return (Matrix(pieces=(hyper.num_coefficients,), columns=columns, split=Split.NONE, per_layer=number),)
+
+
 def dense_matrices(model: ModelShape) -> tuple[Matrix, ...]:
     """Returns the matrices of a layer with an ordinary feed-forward block."""
-    return (*attention_matrices(model), *_block(model, model.ffn_hidden_size, model.hidden_size))
+    block = _block(model, model.ffn_hidden_size, model.hidden_size)
+    return (*attention_matrices(model), *block, *_stream_matrices(model))
 
 
 def shared_matrices(model: ModelShape) -> tuple[Matrix, ...]:
@@ -138,7 +164,7 @@ def shared_matrices(model: ModelShape) -> tuple[Matrix, ...]:
         else ()
     )
     shared = _block(model, experts.shared_ffn_hidden_size, h) if experts.shared_ffn_hidden_size else ()
-    return (*attention_matrices(model), router, *latents, *shared)
+    return (*attention_matrices(model), router, *latents, *shared, *_stream_matrices(model))
 
 
 def routed_matrices(model: ModelShape) -> tuple[Matrix, ...]:
@@ -172,6 +198,30 @@ def _block(model: ModelShape, width: float, input_size: float) -> tuple[Matrix, 
 def end_matrix(model: ModelShape) -> Matrix:
     """Returns the matrix of the embedding, or of the output layer, which Adam updates."""
     return Matrix(pieces=(float(model.vocabulary_size),), columns=float(model.hidden_size), split=Split.ROWS)
+
+
+def num_layer_vectors(model: ModelShape) -> float:
+    """Returns the norms, biases, convolutions and factors of a layer, without biases of experts; mean over layers that differ.
+
+    They are tensors of their own, and smaller than any matrix.
+    """
+    normed = 2.0 * (model.qk_norm not in {None, "unweighted"})
+    if latent := model.latent_attention:
+        normed = 1 + bool(latent.query_rank)
+    if compressed := model.compressed_attention:
+        chosen, heavy = (compressed.share(kind, model.num_layers) for kind in ("chosen", "heavy"))
+        normed = 2 + 2 * chosen + heavy
+    found = model.num_layer_norms + model.attention_share * normed + INDEXER_VECTORS * model.indexer_share
+    if linear := model.linear_attention:
+        found += model.linear_share * LINEAR_VECTORS[linear.kind]
+    if model.hyper_connections:
+        found += model.num_blocks_in_turn * (NUM_SCALES + 1)
+    return found
+
+
+def num_expert_vectors(model: ModelShape) -> int:
+    """Returns the biases of all routed experts of a layer, one for each product."""
+    return 2 * model.experts.num_experts if model.experts and model.experts.has_biases else 0
 
 
 def num_matrix_weights(model: ModelShape) -> float:

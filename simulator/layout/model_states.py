@@ -12,7 +12,14 @@ from simulator.domain.workload import Workload
 from simulator.layout.casts import cast_weight_bytes
 from simulator.layout.expert_ranks import routed_shard_group, shares_nothing
 from simulator.layout.micro_batches import num_micro_batches
-from simulator.layout.owned_matrices import OwnedMatrices, muon_of, padding, spread_weights, work_bytes
+from simulator.layout.owned_matrices import (
+    OwnedMatrices,
+    gathered_bytes,
+    muon_of,
+    padding,
+    spread_weights,
+    work_bytes,
+)
 from simulator.layout.stage_content import StageContent, layer_weights
 from simulator.table import Booleans, Floats, Integers, total
 
@@ -81,11 +88,15 @@ class StateBytes:
         spread = spread_weights((stage.shared_weights, stage.routed_weights), owned)
         of_matrices = total(each.state_bytes for each in owned)
         updated = spread + of_matrices / muon_of(workload).state_bytes
+        held = stage.shared_weights, stage.routed_weights
+        at_work = np.maximum(
+            work_bytes(workload, owned), gathered_bytes(workload, plans, stage.chunks, owned, held)
+        )
         return cls(
             weights=weights + WEIGHT_BYTES * padded,
             gradients=gradients + float(workload.gradient_bytes) * padded,
             optimizer=workload.optimizer_bytes * spread + of_matrices,
-            update=copied_gradient_bytes(workload) * updated + work_bytes(workload, owned),
+            update=copied_gradient_bytes(workload) * updated + at_work,
         )
 
 

@@ -3,7 +3,8 @@
 From ZeRO-1 on replicas share out whole matrices (`simulator.layout.dealt_matrices`); without, each updates all. Chunks have
 buffers of their own, those of routed experts apart from the others. Only the first chunk of the first stage has several buckets
 (`simulator.step.gradient_buckets`). What Adam updates lies in buffers of its own that are split anywhere; where tensors are
-dealt, embedding and output layer go to one rank each, and the rest, which is little, counts as spread evenly.
+dealt, embedding and output layer go to one rank each. Norms and biases take their turns there; what they hold is little, and
+counts as spread evenly.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from simulator.layout.chunks import Chunks
 from simulator.layout.dealt_matrices import Shares, Sizes, dealt, packed
 from simulator.layout.expert_ranks import expert_parts, routed_shard_group
 from simulator.layout.matrices import (
+    MODULE_VECTORS,
     Matrix,
     Split,
     dense_matrices,
     end_matrix,
     module_matrices,
+    num_expert_vectors,
+    num_layer_vectors,
     routed_matrices,
     shared_matrices,
 )
@@ -49,14 +53,17 @@ class MatrixKinds:
     """Ranks that split a matrix, `(n,)`."""
     ranks: Integers
     """Replicas that share matrices out, `(n,)`; 1: each updates all."""
+    vectors: Floats
+    """Tensors of a layer of each sort that are no matrices, `(n, 3)`."""
 
     @classmethod
     def shared(cls, workload: Workload, plans: PlanTable) -> Self:
         """Returns those that every token uses."""
         model = workload.model
-        of_sorts = dense_matrices(model), shared_matrices(model), module_matrices(model)
+        # The projection of a module is ahead of its layer.
+        of_sorts = module_matrices(model), dense_matrices(model), shared_matrices(model)
         kinds = tuple(each for of_sort in of_sorts for each in of_sort)
-        sort = np.repeat(np.arange(3), [len(of_sort) for of_sort in of_sorts])
+        sort = np.repeat([2, 0, 1], [len(of_sort) for of_sort in of_sorts])
         of_module = (1 if model.has_expert_modules else 0, 2)
         in_sort = np.stack([sort == 0, sort == 1, np.isin(sort, of_module)])
         per_layer = in_sort * np.array([each.per_layer for each in kinds])
@@ -66,6 +73,9 @@ class MatrixKinds:
             per_layer=np.broadcast_to(per_layer, (len(plans), *per_layer.shape)),
             parts=plans.tensor_parallel,
             ranks=np.where(plans.zero_stage > 0, shard_group(plans), 1),
+            vectors=np.broadcast_to(
+                num_layer_vectors(model) + np.array([0.0, 0.0, MODULE_VECTORS]), (len(plans), 3)
+            ),
         )
 
     @classmethod
@@ -81,6 +91,7 @@ class MatrixKinds:
             per_layer=in_sort[:, None] * number / plans.expert_parallel[:, None, None],
             parts=np.full(len(plans), expert_parts(workload)),
             ranks=np.maximum(1, ranks.astype(np.int64)),
+            vectors=in_sort * num_expert_vectors(workload.model) / plans.expert_parallel[:, None],
         )
 
     def sides(self, matrix: Matrix) -> tuple[Floats, Floats]:
@@ -172,12 +183,15 @@ class OwnedMatrices:
         numbers = _on_stages(chunks, kinds.numbers_in(chunks), stages)
         ends = np.zeros(stages.shape) if kinds.are_routed else _num_ends(workload, plans, chunks, stages)
         end_weights = end_matrix(workload.model).num_weights / kinds.parts
-        all_numbers = np.round(np.concatenate([numbers, ends[None]])).astype(np.int64)
-        sizes = kinds.sizes
-        weights = np.column_stack([sizes.weights, end_weights])
+        vectors = chunks.on_stage(np.einsum("gnc,ng->nc", _layers(chunks), kinds.vectors), stages)
+        if not kinds.are_routed:
+            vectors = vectors + chunks.on_stage(chunks.is_last, stages)  # the final norm
+        all_numbers = np.round(np.concatenate([numbers, ends[None], vectors[None]])).astype(np.int64)
+        sizes, nothing = kinds.sizes, np.zeros(len(plans))
+        weights = np.column_stack([sizes.weights, end_weights, nothing])
         muon_bytes, adam_bytes = muon_of(workload).state_bytes, workload.optimizer_bytes
-        held = np.column_stack([muon_bytes * sizes.weights, adam_bytes * end_weights])
-        work = np.column_stack([sizes.costs, np.zeros(len(plans))])
+        held = np.column_stack([muon_bytes * sizes.weights, adam_bytes * end_weights, nothing])
+        work = np.column_stack([sizes.costs, nothing, nothing])
         by_states, by_work = (
             _dealt_once(all_numbers, Sizes(weights, costs), kinds) for costs in (held, work)
         )
@@ -185,7 +199,7 @@ class OwnedMatrices:
             kinds=kinds,
             weights=np.einsum("k...n,nk->...n", numbers, sizes.weights),
             state_bytes=np.einsum("k...n,nk->...n", by_states, held),
-            costliest=by_work[:-1],
+            costliest=by_work[:-2],
             end_weights=ends * end_weights,
         )
 
@@ -273,6 +287,33 @@ def work_bytes(workload: Workload, owned: tuple[OwnedMatrices, ...]) -> Floats:
         for number, matrix in zip(each.costliest, each.kinds.matrices, strict=True):
             for piece in iterated(matrix, each.kinds.parts, mode):
                 most = np.maximum(most, (number > 0) * piece.work_bytes)
+    return most
+
+
+def gathered_bytes(
+    workload: Workload,
+    plans: PlanTable,
+    chunks: Chunks,
+    owned: tuple[OwnedMatrices, ...],
+    weights: tuple[Floats, Floats],
+) -> Floats:
+    """Returns what is gathered next to the weights of a rank behind the update, if tensors are dealt.
+
+    If a gather is behind the next forward pass instead, it uses the buffer of the gradients.
+
+    Args:
+        workload: The run.
+        plans: Its plans.
+        chunks: Their chunks.
+        owned: What replicas own on some stages.
+        weights: Weights that every token uses and routed ones on a rank of these; one is gathered after the other.
+    """
+    most = np.zeros(owned[0].weights.shape)
+    if workload.hides_parameter_gather:
+        return most
+    are_dealt = deals_tensors(workload, plans, chunks)
+    for held, each in zip(weights, owned, strict=False):  # a dense model has nothing routed
+        most = np.maximum(most, GATHERED_WEIGHT_BYTES * held * (are_dealt & (each.kinds.ranks > 1)))
     return most
 
 

@@ -10,6 +10,9 @@ so many small matrices take as long as the host needs for their launches. Bytes 
     48 a weight        decay, momentum, two factors, addition to the weight
     18 a weight        norm and clipping of the gradient, 16-bit weight; 6 more where gradients have 16 bits
     16 a weight        queries, keys and values taken apart and joined
+    8 m n              more for the norm of what ranks share (`distributed`), in separate kernels
+    4 a weight of all  where tensors are dealt, gathered weights are copied to where they belong; beside that, gradients, whose
+                       buffer the gather uses if it is behind the next forward pass, are set to zero once more
 
 Adam updates the other weights before or after that (`simulator.layout.update_bytes`).
 (`OrthogonalizedOptimizer.step` and `newton_schulz` of Emerging-Optimizers, `TensorParallelMuon` and
@@ -24,7 +27,13 @@ from simulator.layout.chunks import Chunks, weights_on_stage
 from simulator.layout.matrices import Matrix, end_matrix
 from simulator.layout.model_states import FULL_GRADIENT_BYTES, copied_gradient_bytes
 from simulator.layout.newton_schulz import Iterated, iterated
-from simulator.layout.owned_matrices import MatrixKinds, OwnedMatrices, muon_of, spread_weights
+from simulator.layout.owned_matrices import (
+    MatrixKinds,
+    OwnedMatrices,
+    deals_tensors,
+    muon_of,
+    spread_weights,
+)
 from simulator.layout.trained_weights import StepWeights
 from simulator.layout.update_bytes import update_bytes
 from simulator.machine.network import Group, all_gather_s, all_reduce_s
@@ -48,6 +57,10 @@ CLIPPED_BYTES = 18.0
 """Norm (4) and clipping (8) of the gradient, and the 16-bit weight from its master (6)."""
 TAKEN_APART_BYTES = 16.0
 """Two copies in 32 bits."""
+SUMMED_NORM_BYTES = 8.0
+"""Squares are written and read, where ranks add up the norm of a matrix that they share: `distributed_normalize_p2`."""
+UNPACKED_BYTES = 4.0
+"""A gathered 16-bit weight, read and written (`allgather_params`, `finish_param_sync` of Megatron Core)."""
 NUM_STEP_KERNELS = 5
 """Three products and two copies in a step of the iteration."""
 NUM_PIECE_KERNELS = 10
@@ -68,14 +81,31 @@ def muon_optimizer_s(rank: Rank, chunks: Chunks, weights: StepWeights, num_kerne
     workload, plans, stages = rank.workload, rank.plans, chunks.unlike_stages()
     owned = OwnedMatrices.of(workload, plans, chunks, stages)
     shared, routed = weights_on_stage(workload, plans, chunks, weights.trained, stages)
-    # Embedding and output layer are dealt to two ranks where they are on one stage.
-    end = np.where(
-        owned[0].end_weights > 0.0, end_matrix(workload.model).num_weights / plans.tensor_parallel, 0.0
-    )
+    # Embedding and output layer are dealt to two ranks where they are on one stage, if there are so many.
+    one_end = end_matrix(workload.model).num_weights / plans.tensor_parallel
+    end = np.where(owned[0].kinds.ranks > 1, np.minimum(one_end, owned[0].end_weights), owned[0].end_weights)
     moved = update_bytes(workload, plans) * (spread_weights((shared, routed), owned) + end)
-    moved = moved + once_per_step_bytes(rank, chunks, stages, weights, shared + routed)
+    padded = total(weights_on_stage(workload, plans, chunks, weights.exchanged, stages))
+    moved = moved + once_per_step_bytes(rank, chunks, stages, weights, padded)
+    moved = moved + _unpacked_bytes(rank, chunks, owned, (shared, routed))
     orthogonal_s = total(_update_s(rank, each) for each in owned)
     return np.asarray(np.max(orthogonal_s + rank.memory_bound_s(moved, num_kernels), axis=0))
+
+
+def _unpacked_bytes(
+    rank: Rank, chunks: Chunks, owned: tuple[OwnedMatrices, ...], held: tuple[Floats, Floats]
+) -> Floats:
+    """Bytes that a rank of stages moves to put gathered tensors where they belong, if tensors are dealt, `(s, n)`."""
+    workload = rank.workload
+    are_dealt = deals_tensors(workload, rank.plans, chunks)
+    zeroed = workload.gradient_bytes if workload.hides_parameter_gather else 0.0
+    per_weight = UNPACKED_BYTES + zeroed
+    return np.asarray(
+        total(
+            per_weight * weights * (are_dealt & (each.kinds.ranks > 1))
+            for weights, each in zip(held, owned, strict=False)  # a dense model has nothing routed
+        )
+    )
 
 
 def _update_s(rank: Rank, owned: OwnedMatrices) -> Floats:
@@ -113,7 +143,8 @@ def _piece_s(rank: Rank, piece: Iterated, group: Group) -> Floats:
         of_products.product_s(m, m, n) + of_products.product_s(m, m, m) + of_products.product_s(m, n, m)
     ) * rank.compute_slowdown
     summands_bytes = SUMMAND_BYTES * (piece.weights + m**2)
-    once_bytes = (SCALED_BYTES + JOINED_BYTES * piece.gathered) * piece.weights
+    per_weight = SCALED_BYTES + JOINED_BYTES * piece.gathered + SUMMED_NORM_BYTES * piece.summed
+    once_bytes = per_weight * piece.weights
     summed_s = np.where(piece.summed, all_reduce_s(num_bytes=SQUARED_BYTES * m**2, **group), 0.0)
     gathered_s = np.where(
         piece.gathered, all_gather_s(num_bytes=MOMENTUM_BYTES * piece.weights, **group), 0.0

@@ -12,6 +12,8 @@ from simulator.layout.matrices import (
     dense_matrices,
     end_matrix,
     module_matrices,
+    num_expert_vectors,
+    num_layer_vectors,
     num_matrix_weights,
     routed_matrices,
     shared_matrices,
@@ -33,7 +35,9 @@ def others(model: ModelShape) -> float:
     if linear := model.linear_attention:
         entering = linear.entering_width * model.hidden_size if linear.kind == "mamba-2" else 0
         found += num_blocks * model.linear_share * (linear.other_parameters() + entering)
-    found += num_blocks * model.connection_parameters + model.num_mtp_layers * model.contraction_parameters
+    if hyper := model.hyper_connections:  # biases and factors; products that make coefficients are matrices
+        found += num_blocks * model.num_blocks_in_turn * hyper.other_parameters
+        found += model.num_mtp_layers * model.contraction_parameters
     if model.compressed_attention:
         found += num_blocks * model.compressed_attention.other_parameters(model)
     if model.indexer:
@@ -60,7 +64,7 @@ def test_a_module_has_a_projection_and_a_layer() -> None:
 
 
 def test_queries_keys_and_values_are_one_matrix_of_three_pieces() -> None:
-    first, out, into, out_of = dense_matrices(catalog.model("llama-3.1-70b"))
+    out, first, into, out_of = dense_matrices(catalog.model("llama-3.1-70b"))
     assert (first.pieces, first.columns, first.split) == ((8192.0, 1024.0, 1024.0), 8192.0, Split.ROWS)
     assert (out.rows, out.columns, out.split) == (8192.0, 8192.0, Split.COLUMNS)
     assert (into.pieces, into.split) == ((2.0 * 28672,), Split.ROWS)  # both inputs of a gated block
@@ -69,8 +73,8 @@ def test_queries_keys_and_values_are_one_matrix_of_three_pieces() -> None:
 
 def test_a_gate_of_attention_is_a_piece_of_its_own() -> None:
     gated = changed(gpt(), has_output_gate=True)
-    assert len(dense_matrices(gated)[0].pieces) == 4
-    assert dense_matrices(gated)[0].rows == dense_matrices(gpt())[0].rows + gpt().gate_width + 2048
+    assert len(dense_matrices(gated)[1].pieces) == 4
+    assert dense_matrices(gated)[1].rows == dense_matrices(gpt())[1].rows + gpt().gate_width + 2048
 
 
 def test_latents_routers_and_indexers_are_whole_on_every_rank() -> None:
@@ -106,3 +110,44 @@ def test_experts_are_one_matrix_each() -> None:
 
 def test_an_end_has_a_row_for_every_word() -> None:
     assert end_matrix(gpt()).num_weights == 51_200 * 2048
+
+
+def test_coefficients_of_streams_are_made_by_matrices() -> None:
+    """Two blocks of a layer, each with (n² + 2 n) x n h weights (Megatron Core, `mapping_proj` of `hyper_connection.py`)."""
+    last = shared_matrices(catalog.model("deepseek-v4-flash"))[-1]
+    assert (last.rows, last.columns, last.split, last.per_layer) == (24.0, 4 * 4096.0, Split.NONE, 2.0)
+    assert dense_matrices(catalog.model("deepseek-v4-flash"))[-1] == last
+
+
+def test_an_indexer_is_registered_ahead_of_what_it_chooses_for() -> None:
+    first, *_ = shared_matrices(catalog.model("deepseek-v3.2"))
+    assert (first.rows, first.columns) == (64 * 128.0, 1536.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("llama-3.1-8b", 2.0),  # two norms
+        ("qwen3-30b-a3b", 4.0),  # and those of queries and keys
+        ("deepseek-v3", 4.0),  # and those of latents
+        ("deepseek-v3.2", 6.0),  # and weight and bias of that of the indexer's key
+    ],
+)
+def test_vectors_of_a_layer(name: str, number: float) -> None:
+    assert num_layer_vectors(catalog.model(name)) == pytest.approx(number)
+
+
+def test_vectors_of_streams_and_of_linear_attention() -> None:
+    flash = catalog.model("deepseek-v4-flash")
+    without = changed(flash, hyper_connections=None)
+    # Three factors and the biases, of two blocks.
+    assert num_layer_vectors(flash) - num_layer_vectors(without) == pytest.approx(2 * 4)
+    linear = NEMOTRON_H.linear_attention
+    assert linear is not None
+    expected = NEMOTRON_H.num_layer_norms + 6 * NEMOTRON_H.linear_share
+    assert num_layer_vectors(NEMOTRON_H) == pytest.approx(expected)
+
+
+def test_experts_with_biases_have_two_vectors_each() -> None:
+    assert num_expert_vectors(catalog.model("gpt-oss-120b")) == 2 * 128
+    assert num_expert_vectors(catalog.model("mixtral-8x7b")) == num_expert_vectors(gpt()) == 0

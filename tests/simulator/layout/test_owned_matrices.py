@@ -94,6 +94,23 @@ class TestStates:
         updated = (states(with_muon(), plan).optimizer[0]) / 8.0
         assert narrow - wide == pytest.approx(4.0 * updated, rel=0.1)
 
+    def test_what_is_gathered_behind_the_update_is_next_to_the_weights(self) -> None:
+        run, plan = with_muon(muon=DEALT), plan_of(data=8)
+        beside, behind = (
+            states(changed(run, overlaps_parameter_gather=beside), plan).update[0] for beside in (True, False)
+        )
+        assert behind == pytest.approx(2.0 * SMALL.num_parameters)
+        assert beside == pytest.approx(12.0 * 2048 * 8192 + 4.0 * 2048**2)
+        packed = changed(with_muon(), overlaps_parameter_gather=False)
+        assert states(packed, plan).update[0] == pytest.approx(beside)
+        alone = changed(run, overlaps_parameter_gather=False)
+        assert states(alone, plan_of()).update[0] == pytest.approx(beside)
+
+    def test_routed_experts_are_gathered_after_the_others(self) -> None:
+        run = with_muon(MIXTRAL, DEALT, overlaps_parameter_gather=False)
+        routed = run.model.num_routed_parameters / 8
+        assert states(run, plan_of(data=32, expert=8)).update[0] == pytest.approx(2.0 * routed)
+
     def test_memory_holds_padding_and_the_largest_matrix_at_work(self) -> None:
         plan = table_of(plan_of(tensor=2, data=2))
         chunks = split_layers(SMALL, plan)
@@ -105,6 +122,18 @@ class TestStates:
 
 
 class TestSharing:
+    def test_norms_take_their_turns(self) -> None:
+        """20 layers on 64 ranks: 41 norms, then 80 matrices. The 20 largest are dealt on the way back, to a rank each.
+
+        Without the norms two of them would be at the turn, on the last rank.
+        """
+        workload = with_muon("llama-3.1-70b", DEALT)
+        plans = table_of(plan_of(tensor=4, pipeline=4, data=64))
+        (owned,) = OwnedMatrices.of(workload, plans, split_layers(workload.model, plans), np.array([[3]]))
+        largest = int(np.argmax(owned.kinds.sizes.costs[0]))
+        assert owned.costliest[largest, 0, 0] == 1.0
+        assert owned.costliest.sum() == 1.0
+
     def test_all_ranks_together_own_every_matrix(self) -> None:
         """Of equal layers on as many ranks as layers, the busiest owns one matrix of the most costly kind."""
         (owned,) = owned_by(with_muon(overlaps_gradient_sync=False), plan_of(data=16))

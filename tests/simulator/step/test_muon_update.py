@@ -92,7 +92,7 @@ class TestTime:
             products = rank.product_s(m, m, n) + rank.product_s(m, m, m) + rank.product_s(m, n, m)
             squares = all_reduce_s(num_bytes=2.0 * m * m, **rank.tensor_group)
             copies = rank.memory_bound_s(6.0 * (m * n + m * m), 2)
-            expected += float((5 * (products + squares + copies) + rank.memory_bound_s(24.0 * m * n, 10))[0])
+            expected += float((5 * (products + squares + copies) + rank.memory_bound_s(32.0 * m * n, 10))[0])
         assert update_s(workload, plan) == pytest.approx(expected, rel=1e-9)
 
     @pytest.mark.parametrize("tensor", [2, 8])
@@ -158,6 +158,49 @@ class TestTime:
         # With half as many ranks of experts each has twice the experts, and shares them with another.
         assert two == pytest.approx(one, rel=0.1)
         assert one > 5 * update_s(mixtral, plans[0])
+
+
+class TestAllWeightsOfARank:
+    SMALL = gpt(num_layers=16)
+
+    def longer_s(self, plan: Plan, one: Workload, other: Workload) -> tuple[Rank, float]:
+        return rank_of(one, plan), update_s(other, plan) - update_s(one, plan)
+
+    def test_padding_is_set_to_zero_and_checked(self) -> None:
+        """Gradients of 4 bytes: twice as many for a buffer as long as the longest matrix times the replicas."""
+        plan, run = plan_of(data=128), muon_run(self.SMALL, Muon(reduction="reduce_scatter"))
+        rank, unchecked_s = self.longer_s(plan, changed(run, checks_gradients=False), run)
+        buffers = 128 * 2048 * 8192 + 2 * 51_200 * 2048 + 33 * 2048
+        expected = float(rank.memory_bound_s(np.array([4.0 * buffers]), 0.0)[0])
+        assert unchecked_s == pytest.approx(expected, rel=1e-3)
+
+    def test_gathered_tensors_are_copied_and_their_buffer_is_zeroed(self) -> None:
+        plan = plan_of(data=128)
+        run = muon_run(self.SMALL, Muon(reduction="all_reduce"))
+        rank, zeroed_s = self.longer_s(plan, changed(run, overlaps_parameter_gather=False), run)
+        size = float(self.SMALL.num_parameters)
+        assert zeroed_s == pytest.approx(float(rank.memory_bound_s(np.array([4.0 * size]), 0.0)[0]))
+
+    def test_what_is_copied(self) -> None:
+        """A rank that owns one layer's block: beside its matrices, 4 bytes of every weight, and zeros again.
+
+        Zeros, norm and division of gradients move 16 bytes for each weight of a buffer.
+        """
+        tiny = changed(LARGE, num_layers=1)
+        plan = plan_of(data=64)
+        packed, dealt = (muon_run(tiny, Muon(reduction=way)) for way in ("reduce_scatter", "all_reduce"))
+        rank, longer_s = self.longer_s(plan, packed, dealt)
+        held, buffer = float(tiny.num_parameters), 64.0 * H * F
+        moved = 16.0 * held + 8.0 * held - 16.0 * buffer
+        expected = float(rank.memory_bound_s(np.array([moved]), 0.0)[0])
+        assert longer_s == pytest.approx(expected, rel=2e-3)
+
+    def test_a_lone_replica_copies_nothing(self) -> None:
+        times = {
+            update_s(muon_run(self.SMALL, Muon(reduction=way)), plan_of())
+            for way in ("reduce_scatter", "all_reduce")
+        }
+        assert max(times) == pytest.approx(min(times), rel=1e-12)
 
 
 class TestTraffic:
