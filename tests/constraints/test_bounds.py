@@ -124,6 +124,15 @@ JOBS: Mapping[str, Job] = {
         },
         search=KNOBS,
     ),
+    "matrices updated by Muon": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        workload={
+            "model": "mixtral-8x7b",
+            "global_batch_size": 768,
+            "muon": {"tensor_mode": "distributed"},
+        },
+        search=KNOBS,
+    ),
     "limits to be kept surely": job_with(
         {**H100_RENTED, "num_gpus": WIDE},
         search=KNOBS,
