@@ -210,7 +210,7 @@ def num_layer_vectors(model: ModelShape) -> float:
         normed = 1 + bool(latent.query_rank)
     if compressed := model.compressed_attention:
         chosen, heavy = (compressed.share(kind, model.num_layers) for kind in ("chosen", "heavy"))
-        normed = 2 + 2 * chosen + heavy
+        normed = 3 + 4 * chosen + 2 * heavy  # with sinks, and with positions of compressors
     found = model.num_layer_norms + model.attention_share * normed + INDEXER_VECTORS * model.indexer_share
     if linear := model.linear_attention:
         found += model.linear_share * LINEAR_VECTORS[linear.kind]

@@ -19,7 +19,7 @@ from simulator.layout.matrices import (
     shared_matrices,
 )
 from tests.simulator.builders import changed, gpt
-from tests.simulator.hybrids import KIMI_LINEAR, NEMOTRON_H
+from tests.simulator.hybrids import KIMI_LINEAR, NEMOTRON_H, QWEN_3_NEXT
 
 
 def others(model: ModelShape) -> float:
@@ -57,6 +57,7 @@ def test_a_module_has_a_projection_and_a_layer() -> None:
     assert module_matrices(model) == ()
     (projection,) = module_matrices(with_module)
     assert projection.num_weights == 2 * 7168**2
+    assert projection.split is Split.ROWS
     of_layer = sum(
         each.per_layer * each.num_weights for each in (*shared_matrices(model), *routed_matrices(model))
     )
@@ -142,10 +143,20 @@ def test_vectors_of_streams_and_of_linear_attention() -> None:
     without = changed(flash, hyper_connections=None)
     # Three factors and the biases, of two blocks.
     assert num_layer_vectors(flash) - num_layer_vectors(without) == pytest.approx(2 * 4)
-    linear = NEMOTRON_H.linear_attention
-    assert linear is not None
-    expected = NEMOTRON_H.num_layer_norms + 6 * NEMOTRON_H.linear_share
-    assert num_layer_vectors(NEMOTRON_H) == pytest.approx(expected)
+    # Convolution and its bias, A, D, the bias of dt, a norm; without D and the first bias; three convolutions instead of one.
+    for model, number in ((NEMOTRON_H, 6), (QWEN_3_NEXT, 4), (KIMI_LINEAR, 6)):
+        expected = model.num_layer_norms + number * model.linear_share
+        of_attention = {"per_head": 2, None: int(model.latent_attention is not None)}[model.qk_norm]
+        assert num_layer_vectors(model) == pytest.approx(expected + model.attention_share * of_attention)
+
+
+def test_vectors_of_attention_to_compressed_tokens() -> None:
+    """Two norms and sinks; two compressors in a layer that chooses, one in a heavy one, each with a norm and positions."""
+    flash = changed(catalog.model("deepseek-v4-flash"), hyper_connections=None)
+    compressed = flash.compressed_attention
+    assert compressed is not None
+    of_compressors = 4 * compressed.num_chosen_layers + 2 * compressed.num_heavy_layers
+    assert num_layer_vectors(flash) == pytest.approx(2 + 3 + of_compressors / flash.num_layers)
 
 
 def test_experts_with_biases_have_two_vectors_each() -> None:

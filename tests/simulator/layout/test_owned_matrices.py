@@ -14,7 +14,15 @@ from simulator.layout.chunks import split_layers
 from simulator.layout.matrices import Matrix, Split, num_matrix_weights
 from simulator.layout.model_states import StateBytes
 from simulator.layout.newton_schulz import iterated
-from simulator.layout.owned_matrices import OwnedMatrices, deals_tensors, kinds_of, padding, spread_weights
+from simulator.layout.owned_matrices import (
+    MatrixKinds,
+    OwnedMatrices,
+    deals_tensors,
+    kinds_of,
+    packed_in_chunks,
+    padding,
+    spread_weights,
+)
 from simulator.layout.stage_content import StageContent
 from simulator.memory.peak import peak_memory
 from simulator.table import total
@@ -133,6 +141,61 @@ class TestSharing:
         largest = int(np.argmax(owned.kinds.sizes.costs[0]))
         assert owned.costliest[largest, 0, 0] == 1.0
         assert owned.costliest.sum() == 1.0
+
+    def test_the_final_norm_takes_a_turn(self) -> None:
+        """Three norms and two tiny ends on eight ranks, then four matrices: both large ones are at the turn."""
+        model = changed(gpt(num_layers=1, vocabulary_size=8), is_gated=False)
+        workload = with_muon(model, DEALT)
+        plans = table_of(plan_of(data=8))
+        (owned,) = OwnedMatrices.of(workload, plans, split_layers(model, plans), np.array([[0]]))
+        assert owned.costliest.sum() == 2.0
+
+    def test_norms_and_biases_of_layers_and_modules(self) -> None:
+        """Of a layer of DeepSeek-V3 norms of both blocks and of both latents; of a module three more."""
+        plans = table_of(plan_of(data=8, expert=4))
+        shared, routed = kinds_of(with_muon(DEEPSEEK), plans)
+        assert shared.vectors.tolist() == [[4.0, 4.0, 7.0]]
+        assert routed.vectors.tolist() == [[0.0, 0.0, 0.0]]
+        of_experts = MatrixKinds.routed(with_muon("gpt-oss-120b", DEALT), plans)
+        assert of_experts.vectors[0, :2].tolist() == [0.0, 2.0 * 128 / 4]
+
+    @pytest.mark.parametrize(
+        ("model", "pipeline", "numbers"),
+        [
+            (SMALL, 1, [2]),
+            (SMALL, 2, [1, 1]),
+            (gpt(num_layers=16, has_tied_embeddings=True), 1, [1]),
+            (gpt(num_layers=16, has_tied_embeddings=True), 2, [1, 1]),  # and a copy of it
+            (changed(SMALL, num_mtp_layers=1), 2, [1, 2]),
+        ],
+    )
+    def test_ends_are_dealt_whole(self, model: ModelShape, pipeline: int, numbers: list[int]) -> None:
+        workload = with_muon(model, DEALT)
+        plans = table_of(plan_of(pipeline=pipeline, data=4))
+        stages = np.arange(pipeline)[:, None]
+        (owned,) = OwnedMatrices.of(workload, plans, split_layers(model, plans), stages)
+        assert (owned.end_weights[:, 0] / (51_200 * 2048)).tolist() == numbers
+
+    def test_the_format_in_which_gradients_travel_decides(self) -> None:
+        """Buffers 1.52 times as long as 28 matrices: too long at 2 bytes, (2 · 2 + 2) / (2 + 2) = 1.5, but not at 4, 1.67."""
+        model = gpt(num_layers=7)
+        plans = table_of(plan_of(data=32))
+        chunks = split_layers(model, plans)
+        for size in (2, 4):
+            workload = with_muon(model, Muon(), overlaps_gradient_sync=False, sync_bytes=size)
+            assert deals_tensors(workload, plans, chunks).tolist() == [size == 2]
+
+    def test_the_first_chunk_alone_has_several_buckets(self) -> None:
+        workload = with_muon("llama-3.1-70b")
+        plans = table_of(plan_of(tensor=2, pipeline=4, virtual=2, data=16))
+        chunks = split_layers(workload.model, plans)
+        (kinds,) = kinds_of(workload, plans)
+        several, single = (
+            packed_in_chunks(changed(workload, overlaps_gradient_sync=overlaps), plans, chunks, kinds)
+            for overlaps in (True, False)
+        )
+        is_longer = several.buffer_weights[0] > single.buffer_weights[0]
+        assert is_longer.tolist() == [True] + 7 * [False]
 
     def test_all_ranks_together_own_every_matrix(self) -> None:
         """Of equal layers on as many ranks as layers, the busiest owns one matrix of the most costly kind."""
