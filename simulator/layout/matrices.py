@@ -16,8 +16,17 @@ from simulator.domain.compressed_attention import OVERLAPPING_SERIES, compressed
 from simulator.domain.hyper_connections import NUM_SCALES
 from simulator.domain.model import ModelShape
 
-LINEAR_VECTORS = {"mamba-2": 6, "gated-delta-net": 4, "kimi-delta": 6}
-"""Tensors of a block of linear attention that are no matrices: convolutions and their bias, decays, biases of them, norm."""
+MAMBA_VECTORS = 6
+"""Tensors of a block of Mamba-2 that are no matrices: convolution and its bias, A, D, the bias of dt, norm."""
+GATED_DELTA_VECTORS = 4
+"""Those of Gated DeltaNet: convolution, A, the bias of dt, norm."""
+KIMI_DELTA_VECTORS = 6
+"""Those of Kimi Delta Attention: three convolutions, A, the bias of decays, norm."""
+_LINEAR_VECTORS = {
+    "mamba-2": MAMBA_VECTORS,
+    "gated-delta-net": GATED_DELTA_VECTORS,
+    "kimi-delta": KIMI_DELTA_VECTORS,
+}
 INDEXER_VECTORS = 2
 """Weight and bias of the norm of an indexer's key."""
 MODULE_VECTORS = 3
@@ -213,7 +222,7 @@ def num_layer_vectors(model: ModelShape) -> float:
         normed = 3 + 4 * chosen + 2 * heavy  # with sinks, and with positions of compressors
     found = model.num_layer_norms + model.attention_share * normed + INDEXER_VECTORS * model.indexer_share
     if linear := model.linear_attention:
-        found += model.linear_share * LINEAR_VECTORS[linear.kind]
+        found += model.linear_share * _LINEAR_VECTORS[linear.kind]
     if model.hyper_connections:
         found += model.num_blocks_in_turn * (NUM_SCALES + 1)
     return found

@@ -22,6 +22,7 @@ from simulator.layout.owned_matrices import (
     packed_in_chunks,
     padding,
     spread_weights,
+    work_bytes,
 )
 from simulator.layout.stage_content import StageContent
 from simulator.memory.peak import peak_memory
@@ -118,6 +119,15 @@ class TestStates:
         run = with_muon(MIXTRAL, DEALT, overlaps_parameter_gather=False)
         routed = run.model.num_routed_parameters / 8
         assert states(run, plan_of(data=32, expert=8)).update[0] == pytest.approx(2.0 * routed)
+
+    def test_matrices_of_other_stages_are_not_at_work(self) -> None:
+        """Dense layers of DeepSeek-V3 are on the first of four stages; the widest matrix of the others leaves attention."""
+        workload = with_muon(catalog.model("deepseek-v3"))
+        plans = table_of(plan_of(pipeline=4, expert=8, data=8))
+        stages = np.arange(4)[:, None]
+        owned = OwnedMatrices.of(workload, plans, split_layers(workload.model, plans), stages)
+        dense, other = (12.0 * 7168 * width + 4.0 * 7168**2 for width in (36_864, 16_384))
+        assert work_bytes(workload, owned)[:, 0].tolist() == [dense, other, other, other]
 
     def test_memory_holds_padding_and_the_largest_matrix_at_work(self) -> None:
         plan = table_of(plan_of(tensor=2, data=2))
