@@ -49,6 +49,8 @@ class Shares(NamedTuple):
     """Weights of the rank that owns most, `(u,)`."""
     costliest: Floats
     """Matrices of each kind on the rank with the most work, `(u, K)`."""
+    num_buckets: Floats
+    """Buckets, `(u,)`; none where tensors are dealt."""
 
 
 def packed(
@@ -97,6 +99,7 @@ def _empty(num_layouts: int, num_kinds: int) -> Shares:
         buffer_weights=np.zeros(num_layouts),
         most_weights=np.zeros(num_layouts),
         costliest=np.zeros((num_layouts, num_kinds)),
+        num_buckets=np.zeros(num_layouts),
     )
 
 
@@ -126,11 +129,12 @@ def _pack_all(
         places = max(1, min(num_ranks, int(waiting.sum())))  # more shards than matrices stay empty
         shards = _Shards(np.zeros(places), np.zeros(places), np.zeros((places, num_kinds)))
         if np.isfinite(least_bucket[row]):
-            longest = _pack_backwards(
+            longest, num_buckets = _pack_backwards(
                 layers[row], per_layer[row], weights, costs, num_ranks, least_bucket[row], shards
             )
         else:
-            longest = _close(waiting, weights, costs, num_ranks, shards)
+            longest, num_buckets = _close(waiting, weights, costs, num_ranks, shards), 1
+        shares.num_buckets[row] = num_buckets
         shares.buffer_weights[row] = num_ranks * longest
         shares.costliest[row] = shards.owned[np.argmax(shards.loads)]
         for place in range(places):
@@ -152,11 +156,11 @@ def _pack_backwards(
     num_ranks: int,
     least_bucket: float,
     shards: _Shards,
-) -> float:
-    """Fills bucket after bucket backwards through the layers, and returns the length of all shards of a rank."""
+) -> tuple[float, int]:
+    """Fills bucket after bucket backwards through the layers; returns the length of all shards of a rank, and the buckets."""
     num_kinds = len(weights)
     waiting, tried = np.zeros(num_kinds), np.zeros(len(shards.loads))
-    longest, in_bucket, largest, most_tried = 0.0, 0.0, 0.0, 0.0
+    longest, in_bucket, largest, most_tried, num_buckets = 0.0, 0.0, 0.0, 0.0, 1
     for back in range(len(layers)):
         sort = len(layers) - 1 - back
         for layer in range(layers[sort] - 1, -1, -1):
@@ -167,13 +171,14 @@ def _pack_backwards(
                     least = max(least_bucket, LEAST_FILLED * num_ranks * largest)
                     if in_bucket >= least and in_bucket > 0.0 and tried[0] + weight > most_tried:
                         longest += _close(waiting, weights, costs, num_ranks, shards)
+                        num_buckets += 1
                         waiting[:], tried[:], in_bucket, largest, most_tried = 0.0, 0.0, 0.0, 0.0, 0.0
                     most_tried = max(most_tried, tried[0] + weight)
                     _add_to_least(tried, weight)
                     waiting[kind] += 1.0
                     in_bucket += weight
                     largest = max(largest, weight)
-    return longest + _close(waiting, weights, costs, num_ranks, shards)
+    return longest + _close(waiting, weights, costs, num_ranks, shards), num_buckets
 
 
 @inner

@@ -261,6 +261,7 @@ def packed_in_chunks(workload: Workload, plans: PlanTable, chunks: Chunks, kinds
         buffer_weights=found.buffer_weights[inverse].reshape(shape),
         most_weights=found.most_weights[inverse].reshape(shape),
         costliest=found.costliest[inverse].reshape(*shape, len(kinds.matrices)),
+        num_buckets=found.num_buckets[inverse].reshape(shape),
     )
 
 
@@ -325,6 +326,19 @@ def padding(workload: Workload, plans: PlanTable, chunks: Chunks) -> tuple[Float
         found = [is_padded * _padding(workload, plans, chunks, kinds) for kinds in kinds_of(workload, plans)]
         shared, routed = (*found, routed)[:2]
     return shared, routed
+
+
+def num_first_buckets(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats:
+    """Returns the padded buckets of the first chunk, `(n,)`: more than there can be where nothing is padded.
+
+    Embeddings, which Adam updates, have a bucket of their own. Buckets of routed experts travel beside the others.
+    """
+    most = np.zeros(len(plans))
+    for kinds in kinds_of(workload, plans):
+        found = packed_in_chunks(workload, plans, chunks, kinds).num_buckets[:, 0]
+        most = np.maximum(most, found + (not kinds.are_routed))
+    is_padded = (plans.zero_stage > 0) & ~deals_tensors(workload, plans, chunks)
+    return np.where(is_padded, most, np.inf)
 
 
 def _padding(workload: Workload, plans: PlanTable, chunks: Chunks, kinds: MatrixKinds) -> Floats:

@@ -7,6 +7,8 @@ what their stages exchange is seldom waited for (`DistributedDataParallel`). Whe
 each are reduced behind its last backward pass, including those of the first chunk (`align_grad_reduce`, the default, in
 `schedules.py`).
 
+Padded buckets of Muon are longer, and so there are fewer of them (`simulator.layout.dealt_matrices`).
+
 Other frameworks fill buckets of a given size (`bucket_weights`; `reduce_bucket_size` of InternEvo, Colossal-AI and DeepSpeed).
 
 From ZeRO-2 on, gradients travel part by part (FSDP2, Megatron-FSDP): on every stage each layer, the embedding and the output
@@ -22,6 +24,8 @@ import numpy as np
 
 from simulator.domain.plan import is_interleaved
 from simulator.layout.buckets import least_bucket_weights
+from simulator.layout.chunks import split_layers
+from simulator.layout.owned_matrices import num_first_buckets
 from simulator.layout.trained_weights import StepWeights
 from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaTraffic
@@ -63,7 +67,12 @@ class Buckets(NamedTuple):
 def _first_buckets(rank: Rank, first: tuple[Floats, Floats]) -> Integers:
     """Buckets of the first chunk with its shared and routed weights; those of routed experts travel alongside the others."""
     least = np.maximum(least_bucket_weights(rank.workload, rank.plans), _embedding_weights(rank))
-    return np.asarray(np.maximum(1, np.ceil(np.maximum(*first) / least)), dtype=np.int64)
+    found = np.maximum(1, np.ceil(np.maximum(*first) / least))
+    if rank.workload.muon:
+        workload, plans = rank.workload, rank.plans
+        chunks = split_layers(workload.model, plans, workload.stage_layers)
+        found = np.minimum(found, num_first_buckets(workload, plans, chunks))
+    return np.asarray(found, dtype=np.int64)
 
 
 def _first_weights(rank: Rank, weights: StepWeights) -> tuple[Floats, Floats]:

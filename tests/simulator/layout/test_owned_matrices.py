@@ -19,6 +19,7 @@ from simulator.layout.owned_matrices import (
     OwnedMatrices,
     deals_tensors,
     kinds_of,
+    num_first_buckets,
     packed_in_chunks,
     padding,
     spread_weights,
@@ -314,3 +315,25 @@ class TestShapes:
             pieces = iterated(matrix, np.array([1]), mode)
             assert [(each.short[0], each.long[0]) for each in pieces] == [(64, 128), (32, 128)]
             assert not any(each.gathered[0] or each.summed[0] for each in pieces)
+
+
+class TestBuckets:
+    def test_padded_buckets_of_the_first_chunk(self) -> None:
+        """16 layers on two ranks: a bucket of 40 million weights, twice the largest matrix of 16.8 million, has two layers."""
+        plans = table_of(plan_of(data=2), plan_of(data=128), plan_of(data=128, zero=0), plan_of(data=1))
+        chunks = split_layers(SMALL, plans)
+        found = num_first_buckets(with_muon(), plans, chunks)
+        assert found[1:].tolist() == [2.0, np.inf, found[3]]
+        assert 16 <= found[0] <= 18
+        assert np.all(np.isinf(num_first_buckets(with_muon(muon=DEALT), plans, chunks)))
+
+    def test_those_of_routed_experts_count_if_there_are_more(self) -> None:
+        plans = table_of(plan_of(data=8, expert=8))
+        workload = with_muon(MIXTRAL)
+        chunks = split_layers(workload.model, plans)
+        shared, routed = (
+            packed_in_chunks(workload, plans, chunks, kinds).num_buckets[0, 0]
+            for kinds in kinds_of(workload, plans)
+        )
+        assert num_first_buckets(workload, plans, chunks).tolist() == [max(shared + 1, routed)]
+        assert routed > shared + 1

@@ -14,6 +14,8 @@ from simulator.layout.trained_weights import StepWeights
 from simulator.machine.network import all_gather_s, all_reduce_s
 from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaGroup, ReplicaTraffic
+from simulator.step.gradient_buckets import Buckets
+from simulator.step.model_parts import ModelParts
 from simulator.step.muon_update import OPERATOR_S
 from tests.simulator.builders import changed, gpt, plan_of, rank_of, step_of, training
 
@@ -241,3 +243,14 @@ class TestTraffic:
     def test_without_zero_traffic_is_that_of_adam(self) -> None:
         plan = plan_of(data=8, zero=0)
         assert self.traffic(Muon(), plan) == self.traffic(None, plan)
+
+    def test_padded_buckets_are_few_and_hide_less(self) -> None:
+        """On 128 ranks the longest matrix of 16.8 million weights is 2 billion: one bucket, and one for the embedding."""
+        workload = changed(training(self.SMALL), muon=Muon(reduction="reduce_scatter"))
+        rank = rank_of(workload, plan_of(data=128))
+        chunks = split_layers(self.SMALL, rank.plans)
+        weights = StepWeights.of(workload, rank.plans, chunks)
+        parts = ModelParts.of(rank, chunks)
+        assert Buckets.of(rank, parts, weights).gradients.tolist() == [[2]]
+        other = rank_of(changed(workload, muon=Muon(reduction="all_reduce")), plan_of(data=128))
+        assert Buckets.of(other, parts, weights).gradients[0, 0] > 2
