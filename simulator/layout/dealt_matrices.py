@@ -27,7 +27,7 @@ MOST_ABOVE_MEAN = 1.3
 """Length up to which a shard takes matrices by cost, over the mean of its bucket (`_NUMEL_EPSILON` of Megatron Core)."""
 LEAST_FILLED = 0.9
 """Share of R times its largest matrix that a bucket has before it is closed (`PADDING_FLOOR`)."""
-ROUNDING = 1e-9
+_ROUNDING = 1e-9
 """What is added to a number of matrices in several layers before it is rounded down."""
 
 
@@ -144,7 +144,7 @@ def _pack_all(
 @inner
 def _among(num_layers: int, each: float) -> float:
     """Matrices of a kind in the first layers of a sort."""
-    return float(np.floor(num_layers * each + ROUNDING))
+    return float(np.floor(num_layers * each + _ROUNDING))
 
 
 @inner
