@@ -28,6 +28,16 @@ DOCUMENT: dict[str, object] = {
     "offers": [{"accelerator": "h100-sxm5-80gb", "num_gpus": {"min": 64, "max": 256}}],
     "site": "us-iowa",
 }
+CONFIG: dict[str, object] = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "tie_word_embeddings": False,
+}
 
 
 def changed(**sections: object) -> dict[str, object]:

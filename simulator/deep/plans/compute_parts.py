@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from simulator.deep.plans.operator_names import HOST
 from simulator.deep.plans.plan_ends import OUTPUT
 from simulator.deep.plans.plan_items import LENT, Items, works_of
 from simulator.deep.plans.plan_parts import PlanParts
@@ -67,7 +66,7 @@ def compute_parts(job: Job, plan: Plan) -> tuple[ComputePart, ...]:
         for name, seconds in found[0].items():
             forward[name] += number * seconds
         for name, seconds in found[1].items():
-            own_s = seconds if name == HOST else min(seconds, found[2].get(name, 0.0))
+            own_s = min(seconds, found[2].get(name, 0.0))
             backward[name] += number * own_s
             again[name] += number * (seconds - own_s)
     names = dict.fromkeys((*forward, *backward))

@@ -11,17 +11,7 @@ from planner.job.file import load_job, parse_job
 from planner.job.named_model import told_changes
 from simulator import catalog
 from simulator.domain.model import ModelShape
-from tests.planner.job_documents import DOCUMENT, WORKLOAD, changed, refusal
-
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-}
+from tests.planner.job_documents import CONFIG, DOCUMENT, WORKLOAD, changed, refusal
 
 
 def of(model: object) -> dict[str, object]:
@@ -175,6 +165,12 @@ def test_a_change_that_cannot_be_made_is_one_error(model: object, expected: str)
     message = refusal(of(model))
     assert expected in message
     assert message.startswith("1 problem\n")
+
+
+def test_an_empty_part_that_the_model_lacks_misses_its_fields() -> None:
+    message = refusal(of({"name": "llama-3.1-8b", "experts": {}}))
+    assert message.startswith("3 problems\n")
+    assert "workload.model.experts.num_experts: is missing" in message
 
 
 def test_an_override_changes_a_model_that_the_file_changes_already() -> None:

@@ -11,20 +11,9 @@ from hypothesis import strategies as st
 
 from planner.job.file import load_job, parse_job
 from simulator.errors import InputError
-from tests.planner.job_documents import WORKLOAD, changed, job_or_error
+from tests.planner.job_documents import CONFIG, WORKLOAD, changed, job_or_error
 
 # Models from a config.json
-
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "tie_word_embeddings": False,
-}
 
 MIXTRAL = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
 

@@ -11,12 +11,13 @@ from simulator.deep.plans.compute_parts import LOSS, ComputePart, compute_parts
 from simulator.deep.plans.operator_names import CORE, FEED_FORWARD, HOST, INDEXER, SCAN
 from simulator.deep.plans.plan_ends import OUTPUT
 from simulator.deep.plans.plan_graph import DIRECTIONS
-from simulator.deep.plans.plan_items import LENT
+from simulator.deep.plans.plan_items import LENT, works_of
+from simulator.deep.plans.plan_parts import PlanParts
 from simulator.deep.plans.plan_step import PlanStep, plan_step
 from simulator.deep.playing.tasks import NONE
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
-from simulator.domain.plan import Plan, PlanTable, Recompute
+from simulator.domain.plan import Plan, PlanTable, Recompute, Schedule
 from simulator.layout.chunks import split_layers
 from simulator.machine.rank import Rank
 from simulator.step.step import simulate_step
@@ -57,6 +58,15 @@ PLAYED = {
         "deepseek-v3.2", plan_of(pipeline=8, expert=8, data=8, recompute=Recompute.FULL), precisions=["bf16"]
     ),
 }
+
+WAITING = training("qwen3-30b-a3b", sequence_length=512, global_batch_size=64)
+PLAYED["waits, recomputed"] = Case(
+    job=job_of(WAITING), plan=plan_of(pipeline=2, expert=8, data=8, recompute=Recompute.FULL)
+)
+CASES["waits in pairs"] = Case(
+    job=job_of(changed(WAITING, overlaps_expert_exchange=True)),
+    plan=plan_of(pipeline=2, virtual=2, schedule=Schedule.DUAL_PIPE_V, expert=8, data=8),
+)
 
 
 def computed_s(job: Job, plan: Plan) -> float:
@@ -112,6 +122,27 @@ def test_full_recomputation_repeats_what_a_layer_does_forward() -> None:
     assert parts[CORE].recomputed_s == pytest.approx(parts[CORE].forward_s, rel=1e-9)
     assert parts[FEED_FORWARD].recomputed_s == pytest.approx(parts[FEED_FORWARD].forward_s, rel=1e-9)
     assert parts["embedding"].recomputed_s == parts[LOSS].recomputed_s == parts[OUTPUT].recomputed_s == 0.0
+
+
+def test_full_recomputation_repeats_the_waits_for_the_host() -> None:
+    recomputed = PLAYED["waits, recomputed"]
+    again, once = (
+        {part.name: part for part in compute_parts(recomputed.job, plan)}[HOST]
+        for plan in (recomputed.plan, recomputed.plan.model_copy(update={"recompute": Recompute.NONE}))
+    )
+    assert 0.0 < once.forward_s == again.forward_s
+    assert once.backward_s == pytest.approx(again.backward_s, rel=1e-9)
+    assert again.recomputed_s == pytest.approx(once.forward_s, rel=0.01)
+    assert once.recomputed_s == 0.0
+
+
+def test_one_of_the_cases_waits_where_passes_are_paired() -> None:
+    known = CASES["waits in pairs"]
+    plans = PlanTable.from_plans([known.plan])
+    chunks = split_layers(known.job.workload.model, plans, known.job.workload.stage_layers)
+    passes = PlanParts(rank=Rank.of(known.job, plans), chunks=chunks).passes.values()
+    works = [work for each in passes for items in (each.forward, each.backward) for work in works_of(items)]
+    assert any(work.in_pairs and work.duration_s > 0.0 for work in works)
 
 
 def test_without_recomputation_nothing_is_repeated() -> None:
