@@ -13,17 +13,13 @@ from planner.input.schema import form_of, known_fields
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.catalog.rents import CONTRACTS
-from simulator.domain.attention_span import SlidingWindow
-from simulator.domain.blocks import LatentAttention, MixtureOfExperts
 from simulator.domain.hardware import Fabric, Site
 from simulator.domain.job import Job
-from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.model import ModelShape
 from simulator.domain.offer import Offer
 from simulator.domain.options import WhatIf
 from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
 from simulator.domain.straggler_causes import STRAGGLER_PRESETS
-from simulator.domain.token_indexer import TokenIndexer
 from simulator.domain.workload import Workload
 from simulator.record import Record, meanings
 
@@ -34,7 +30,6 @@ OFFERED = (Kind.ACCELERATORS, Kind.NODES, Kind.FABRICS, Kind.SITES, Kind.FRAMEWO
 _TEXT: Schema = {"type": "string"}
 _PRICE: Schema = {"type": "number", "minimum": 0}
 _NULL: Schema = {"type": "null"}
-_PARTS_OF_MODELS = (MixtureOfExperts, LatentAttention, TokenIndexer, LinearAttention, SlidingWindow)
 
 
 def job_file_schema() -> Schema:
@@ -90,7 +85,7 @@ def _as_written(record: type[Record], definition: Mapping[str, object]) -> Schem
     if record is ModelShape:
         known: Schema = {"required": ["name"], "properties": {"name": _one_of(catalog.names(Kind.MODELS))}}
         required = {"anyOf": [{"required": ["config"]}, known, {"required": needed}]}
-    elif record in _PARTS_OF_MODELS:  # of a known model a file may change single fields
+    elif record in _records_in(ModelShape):  # of a known model a file may change single fields
         required = {}
     return {**plain, "properties": written, **required}
 

@@ -83,6 +83,12 @@ class TestJobFiles:
             },
             {"workload": {**WORKLOAD, "model": {"name": "deepseek-v3.2", "experts": {"num_experts": 64}}}},
             {
+                "workload": {
+                    **WORKLOAD,
+                    "model": {"name": "deepseek-v4-flash", "compressed_attention": {"chosen_tokens": 256}},
+                }
+            },
+            {
                 "offers": [
                     {"accelerator": "h100-sxm5-80gb", "num_gpus": 64, "rent_usd_per_gpu_hour": "on_demand"}
                 ]
