@@ -98,22 +98,17 @@ def _block_products_s(rank: Rank, block: Mapping[str, Directions], *, is_expert:
 
 def _moved_again_s(rank: Rank, *, is_expert: bool) -> Floats:
     """Memory-bound operators of a layer that are recomputed, `(n,)`."""
-    modules, has_latents = rank.workload.modules_again, rank.workload.model.latent_attention is not None
+    modules, model = rank.workload.modules_again, rank.workload.model
     repeats_norms = bool({"layernorm", "mhc"} & modules)
-    num_norms = (
-        float(rank.workload.model.has_separate_norms and repeats_norms) * rank.workload.model.num_mixers
-    )
+    num_norms = float(model.has_separate_norms and repeats_norms) * model.num_mixers
     num_norms += float(repeats_norms if is_expert else "mlp" in modules)
     activated = _activated_again(rank, is_expert=is_expert)
     num_bytes = num_norms * norm_bytes(rank) + activation_bytes(rank, activated)
     num_kernels = num_norms * norm_kernels(rank) + np.any(activated) * activation_kernels(rank)
-    of_heads_s: Floats | float = 0.0
-    if rank.workload.model.compressed_attention and "mla_up_proj" in modules:
-        num_bytes, num_kernels = num_bytes + rotary_again_bytes(rank), num_kernels + rotary_kernels(rank)
-        of_heads_s = norms_again_s(rank)
-    if has_latents and "mla_up_proj" in modules:
-        kernels = rank.workload.model.attention_share * rotary_kernels(rank)
-        num_bytes, num_kernels = num_bytes + rotary_again_bytes(rank), num_kernels + kernels
+    if "mla_up_proj" in modules:
+        num_bytes = num_bytes + rotary_again_bytes(rank)
+        num_kernels = num_kernels + model.attention_share * rotary_kernels(rank)
+    of_heads_s = norms_again_s(rank) if model.compressed_attention and "mla_up_proj" in modules else 0.0
     return operators_s(rank, num_bytes, num_kernels) + connections_again_s(rank) + of_heads_s
 
 

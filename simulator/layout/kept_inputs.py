@@ -75,9 +75,9 @@ def norm_output_bytes(
     """Bytes per value kept of a norm's output: one tensor in 16 bits, or in fewer bits a copy for each product behind it.
 
     Two products go down to latents, two are a latent and the key of compressed attention, and two enter a block of Kimi Delta
-    Attention. The router keeps its input in 16 bits,
-    frozen or not (`RouterGatingLinearFunction` of Megatron Core). Shared experts read that copy, except with `delayed` scaling
-    (`save_original_input` of Transformer Engine 2.6, which the product into a latent of experts is not asked for).
+    Attention. The router keeps its input in 16 bits, frozen or not (`RouterGatingLinearFunction` of Megatron Core). Shared
+    experts read that copy, except with `delayed` scaling (`save_original_input` of Transformer Engine 2.6, which the product
+    into a latent of experts is not asked for).
     """
     narrow = product = input_bytes(workload, plans)
     if behind is AdaptedProduct.QKV:
