@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LayerKind = Literal["window", "chosen", "heavy"]
 """What a layer sees beside its window: nothing, compressed tokens that an indexer chooses, or all compressed tokens."""
+KINDS: tuple[LayerKind, ...] = ("window", "chosen", "heavy")
+"""All kinds of layers."""
 OVERLAPPING_SERIES = 2
 """Keys and weights that a token makes where compressed tokens overlap: for its own group of tokens, and for the next."""
 
@@ -86,6 +88,15 @@ class CompressedAttention(Record):
         numbers = {"chosen": self.num_chosen_layers, "heavy": self.num_heavy_layers}
         return numbers.get(kind, num_layers - sum(numbers.values())) / num_layers
 
+    def compressing_shares(self, num_layers: int) -> tuple[float, float]:
+        """Returns the layers with chosen, and with all compressed tokens over all layers."""
+        return self.share("chosen", num_layers), self.share("heavy", num_layers)
+
+    def made_per_token(self, num_layers: int) -> float:
+        """Returns the compressed tokens that a layer makes of each token, mean over the layers."""
+        chosen, heavy = self.compressing_shares(num_layers)
+        return chosen / self.chosen_ratio + heavy / self.heavy_ratio
+
     def projection_parameters(self, model: ModelShape) -> int:
         """Returns the weights of the projections that every layer has: of queries, of the key, and of the output."""
         h, a, d = model.hidden_size, model.num_heads, model.head_dim
@@ -115,7 +126,7 @@ class CompressedAttention(Record):
         chosen = (OVERLAPPING_SERIES * r + 1) * (d + d_i)
         heavy = (self.heavy_ratio + 1) * d
         each = self.query_rank + d + model.num_heads
-        shares = (self.share(kind, model.num_layers) for kind in ("chosen", "heavy"))
+        shares = self.compressing_shares(model.num_layers)
         return each + sum(share * number for share, number in zip(shares, (chosen, heavy), strict=True))
 
     def matrix_parameters(self, model: ModelShape) -> float:
@@ -128,9 +139,8 @@ class CompressedAttention(Record):
 
     def mean_compressor_parameters(self, model: ModelShape) -> float:
         """Returns the weights of the products of compressors of keys, mean over the layers."""
-        kinds: tuple[LayerKind, ...] = ("chosen", "heavy")
         return sum(
-            self.share(kind, model.num_layers) * self.compressor_parameters(kind, model) for kind in kinds
+            self.share(kind, model.num_layers) * self.compressor_parameters(kind, model) for kind in KINDS
         )
 
     def mean_indexer_parameters(self, model: ModelShape) -> float:

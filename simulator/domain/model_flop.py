@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simulator.domain.compressed_attention import CompressedAttention, Pairs
+from simulator.domain.compressed_attention import KINDS, CompressedAttention, Pairs
 from simulator.domain.documents import Documents
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ def _compressed_flop(
 ) -> float:
     """Operations of attention to a window and to compressed tokens, beyond those of weights, for one token."""
     num_layers = model.num_layers + model.num_mtp_layers
-    chosen, heavy = (compressed.share(kind, model.num_layers) for kind in ("chosen", "heavy"))
+    chosen, heavy = compressed.compressing_shares(model.num_layers)
     if is_causal:
         pairs = compressed.pairs(model.num_layers, sequence_length, documents)
     else:
-        places = [compressed.num_places(kind, sequence_length) for kind in ("window", "chosen", "heavy")]
+        places = [compressed.num_places(kind, sequence_length) for kind in KINDS]
         visible = sequence_length / compressed.chosen_ratio
         pairs = Pairs(places[0], places[1] - places[0], visible, places[2] - places[0])
     seen = pairs.window + chosen * pairs.chosen + heavy * pairs.heavy

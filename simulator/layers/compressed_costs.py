@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.domain.compressed_attention import OVERLAPPING_SERIES, compressed_of
+from simulator.domain.compressed_attention import KINDS, OVERLAPPING_SERIES, compressed_of
 from simulator.layers.compressed_indexer import (
     NUM_INDEXER_KERNELS,
     compressed_indexer_gradients_s,
 )
 from simulator.layers.compressed_parts import (
-    KINDS,
     NUM_COMPRESSOR_BACKWARD_KERNELS,
     NUM_COMPRESSOR_KERNELS,
     compressor_s,
@@ -185,6 +184,5 @@ def _normed_values(rank: Rank) -> float:
 
 def _joined_keys(rank: Rank) -> float:
     """Keys per token, compressed ones included; mean over the layers."""
-    compressed = compressed_of(rank.workload.model)
-    chosen, heavy = share_of(rank, "chosen"), share_of(rank, "heavy")
-    return 1.0 + chosen / compressed.chosen_ratio + heavy / compressed.heavy_ratio
+    model = rank.workload.model
+    return 1.0 + compressed_of(model).made_per_token(model.num_layers)

@@ -14,8 +14,6 @@ from simulator.machine.rank import Rank, once_per_rank
 from simulator.table import Floats
 from simulator.traffic.layer_collectives import Directions
 
-KINDS: tuple[LayerKind, ...] = ("window", "chosen", "heavy")
-"""All kinds of layers."""
 NUM_COMPRESSOR_KERNELS, NUM_COMPRESSOR_BACKWARD_KERNELS = 5.0, 6.0
 """Launches of a compressor: two products, a sum, a norm and positions; backward the sum's zeroed gradient as well."""
 

@@ -126,7 +126,7 @@ def _compressed_matrices(model: ModelShape) -> Iterator[Matrix]:
     compressed, h = compressed_of(model), float(model.hidden_size)
     q, d, series = compressed.query_rank, float(model.head_dim), OVERLAPPING_SERIES
     heads, groups = model.num_heads * d, compressed.output_groups
-    chosen, heavy = (compressed.share(kind, model.num_layers) for kind in ("chosen", "heavy"))
+    chosen, heavy = compressed.compressing_shares(model.num_layers)
     d_i = float(compressed.indexer_head_dim)
     for rows, columns, per_layer in (
         (q, h, 1.0),
@@ -218,7 +218,7 @@ def num_layer_vectors(model: ModelShape) -> float:
     if latent := model.latent_attention:
         normed = 1 + bool(latent.query_rank)
     if compressed := model.compressed_attention:
-        chosen, heavy = (compressed.share(kind, model.num_layers) for kind in ("chosen", "heavy"))
+        chosen, heavy = compressed.compressing_shares(model.num_layers)
         normed = 3 + 4 * chosen + 2 * heavy  # with sinks, and with positions of compressors
     found = model.num_layer_norms + model.attention_share * normed + INDEXER_VECTORS * model.indexer_share
     if linear := model.linear_attention:

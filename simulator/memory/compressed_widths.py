@@ -21,7 +21,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.domain.compressed_attention import OVERLAPPING_SERIES, CompressedAttention, compressed_of
+from simulator.domain.compressed_attention import (
+    KINDS,
+    OVERLAPPING_SERIES,
+    CompressedAttention,
+    compressed_of,
+)
 from simulator.domain.documents import longest_piece
 from simulator.domain.plan import PlanTable
 from simulator.domain.workload import Workload
@@ -35,8 +40,8 @@ def compressed_width(workload: Workload, plans: PlanTable) -> Floats:
     """Returns the bytes that attention and its indexer keep, but for the norm in front of them, `(n,)`."""
     model, compressed = workload.model, compressed_of(workload.model)
     product, heads = input_bytes(workload, plans), model.num_heads * model.head_dim
-    chosen, heavy = _shares(workload)
-    made = chosen / compressed.chosen_ratio + heavy / compressed.heavy_ratio
+    chosen, heavy = compressed.compressing_shares(model.num_layers)
+    made = compressed.made_per_token(model.num_layers)
     values = 3.0 * heads + model.head_dim * (2.0 + 2.0 * made) + compressed.query_rank
     values += compressed.output_groups * compressed.output_rank
     values += 2.0 * (OVERLAPPING_SERIES * chosen + heavy) * model.head_dim
@@ -58,12 +63,11 @@ def compressed_working_bytes(workload: Workload, plans: PlanTable) -> Floats:
         compressed_of(workload.model),
         micro_batch_tokens(workload, plans),
     )
-    chosen, heavy = _shares(workload)
-    keys = model.head_dim * (1.0 + chosen / compressed.chosen_ratio + heavy / compressed.heavy_ratio)
+    keys = model.head_dim * (1.0 + compressed.made_per_token(model.num_layers))
     backward = tokens * (2.0 * ACTIVATION_BYTES * model.num_heads * model.head_dim + WIDE_BYTES * keys)
     scores = WIDE_BYTES * tokens * workload.sequence_length / compressed.chosen_ratio
     at_once = (1.0 + CHOICE_RATIO) * np.minimum(scores, MOST_SCORE_BYTES)
-    return np.asarray(np.maximum(backward, np.sign(chosen) * at_once))
+    return np.asarray(np.maximum(backward, np.sign(compressed.num_chosen_layers) * at_once))
 
 
 def _trained_width(workload: Workload, plans: PlanTable, compressed: CompressedAttention) -> Floats:
@@ -81,12 +85,5 @@ def _mean_places(workload: Workload) -> float:
     model, compressed = workload.model, compressed_of(workload.model)
     longest = longest_piece(workload.sequence_length, workload.documents)
     return sum(
-        compressed.share(kind, model.num_layers) * compressed.num_places(kind, longest)
-        for kind in ("window", "chosen", "heavy")
+        compressed.share(kind, model.num_layers) * compressed.num_places(kind, longest) for kind in KINDS
     )
-
-
-def _shares(workload: Workload) -> tuple[float, float]:
-    """Layers with chosen and with heavily compressed tokens over all layers."""
-    compressed, num_layers = compressed_of(workload.model), workload.model.num_layers
-    return compressed.share("chosen", num_layers), compressed.share("heavy", num_layers)
