@@ -25,7 +25,6 @@ from planner.notes.spares_note import spares_notes
 from planner.notes.straggler_note import straggler_notes
 from planner.one_design.simpler_models import SimplerModel, left_out, simpler_models
 from planner.one_design.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
-from planner.one_design.step_operators import OperatorTime, operator_times
 from planner.recommended.comparisons import OtherChoice
 from planner.recommended.designs import design_at
 from planner.recommended.limit_uses import LimitUse, limit_uses
@@ -35,6 +34,7 @@ from planner.timeline.stages import TimelineSummary, summary_of
 from planner.uncertain.sensitivity import Sensitivities, sensitivities
 from planner.uncertain.uncertainty import NUM_REPLAYS, step_range, uncertainty_of
 from simulator.catalog import catalog_hash
+from simulator.deep.plans.compute_parts import OperatorTime, compute_parts
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError
@@ -171,7 +171,7 @@ def _with_design(job: Job, answer: SimulatedDesign, evaluation: Evaluation) -> S
         "simpler_models": simpler_models(job, evaluation),
         "spread": _spread(job, evaluation, answer.seed),
         "timeline": summary_of(step) if step else None,
-        "operators": operator_times(job, plan),
+        "operators": compute_parts(job, plan),
         "stage_memory": stage_memory(job, evaluation),
         "host_memory": host_memory(job, evaluation),
         "other_choices": one_change(job, plan).choices(),

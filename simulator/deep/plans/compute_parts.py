@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from simulator.deep.plans.plan_ends import OUTPUT
 from simulator.deep.plans.plan_items import LENT, Items, works_of
@@ -23,25 +23,27 @@ from simulator.layout.chunks import split_layers
 from simulator.layout.micro_batches import num_micro_batches
 from simulator.layout.recomputed_layers import without_recompute
 from simulator.machine.rank import Rank
+from simulator.record import Record
 from simulator.step.parts import Part, counts_of_parts
 
 LOSS = "loss"
 """Name of the loss, which the deep depth plays as one operator with the product of the output layer."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComputePart:
-    """One operator, summed over a step of the average accelerator."""
+class OperatorTime(Record):
+    """How long one kind of operator takes in a step, on average over the accelerators; all of them sum to `compute_s`."""
 
     name: str
+    """Kind of operator, as at the deep depth, such as `attention core`."""
     forward_s: float
+    """In forward passes."""
     backward_s: float
-    """Without recomputation."""
+    """In backward passes, without what is recomputed there."""
     recomputed_s: float
-    """Repeated in the backward pass."""
+    """Recomputed in backward passes."""
 
 
-def compute_parts(job: Job, plan: Plan) -> tuple[ComputePart, ...]:
+def compute_parts(job: Job, plan: Plan) -> tuple[OperatorTime, ...]:
     """Returns the operators of a step, in the order in which a micro-batch first meets them; they sum to `compute_s`.
 
     Args:
@@ -71,7 +73,7 @@ def compute_parts(job: Job, plan: Plan) -> tuple[ComputePart, ...]:
             again[name] += number * (seconds - own_s)
     names = dict.fromkeys((*forward, *backward))
     return tuple(
-        ComputePart(name=name, forward_s=forward[name], backward_s=backward[name], recomputed_s=again[name])
+        OperatorTime(name=name, forward_s=forward[name], backward_s=backward[name], recomputed_s=again[name])
         for name in names
         if forward[name] + backward[name] + again[name] > 0.0
     )

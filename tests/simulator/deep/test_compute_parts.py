@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from simulator.deep.plans.compute_parts import LOSS, ComputePart, compute_parts
+from simulator.deep.plans.compute_parts import LOSS, OperatorTime, compute_parts
 from simulator.deep.plans.operator_names import CORE, FEED_FORWARD, HOST, INDEXER, SCAN
 from simulator.deep.plans.plan_ends import OUTPUT
 from simulator.deep.plans.plan_graph import DIRECTIONS
@@ -75,11 +75,11 @@ def computed_s(job: Job, plan: Plan) -> float:
     return float(simulate_step(Rank.of(job, plans), chunks).compute_s[0])
 
 
-def whole_s(part: ComputePart) -> float:
+def whole_s(part: OperatorTime) -> float:
     return part.forward_s + part.backward_s + part.recomputed_s
 
 
-def by_name(parts: tuple[ComputePart, ...]) -> dict[str, float]:
+def by_name(parts: tuple[OperatorTime, ...]) -> dict[str, float]:
     return {part.name: whole_s(part) for part in parts}
 
 
