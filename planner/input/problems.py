@@ -243,7 +243,7 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
 
 
 def _range(location: Location, model_at: ModelAt) -> str:
-    """Returns the range of a number as its type gives it: `, greater than 0 and at most 10000`."""
+    """Returns the range of a number as its type gives it: `greater than 0 and at most 10000`, behind a space."""
     model, field = model_at(location[:-1]), str(location[-1])
     known = model.model_fields.get(field) if model else None
     limits = [
