@@ -26,6 +26,7 @@ from simulator.domain.plan import (
     splits_backward,
     turns_back,
 )
+from simulator.domain.vision import VisionEncoder
 from simulator.layout.casts import FAMILIES_WITH_BLOCK_SCALES
 from simulator.layout.chunks import can_cut
 from simulator.layout.expert_ranks import expert_ranks
@@ -61,6 +62,8 @@ def _attention_heads(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     linear = model.linear_attention
     of_linear = _remainder(linear.num_heads, t) + _remainder(linear.num_key_heads, t) if linear else 0.0
     excess = np.asarray(_remainder(model.num_heads, t) + _remainder(large, small) + of_linear)
+    if vision := shared_vision(model):
+        excess = excess + _remainder(vision.num_heads, t)
     return excess + (t - 1.0) if model.compressed_attention else excess
 
 
@@ -70,7 +73,15 @@ def split_heads(model: ModelShape) -> int:
 
 
 def _feed_forward(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    return _remainder(job.workload.model.ffn_hidden_size, plans.tensor_parallel)
+    model, t = job.workload.model, plans.tensor_parallel
+    vision = shared_vision(model)
+    of_vision = _remainder(vision.ffn_hidden_size, t) if vision else 0.0
+    return _remainder(model.ffn_hidden_size, t) + of_vision
+
+
+def shared_vision(model: ModelShape) -> VisionEncoder | None:
+    """Returns the vision encoder if tensor-parallel ranks share its heads and feed-forward blocks; `None` for any other."""
+    return None if model.vision is None or model.vision.is_replicated else model.vision
 
 
 def _layers(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -220,11 +231,14 @@ LAYOUT_RULES = (
     LayoutRule(
         name="attention_heads",
         sentence="tensor_parallel must divide num_heads, and must divide num_kv_heads or be a multiple of it; it must divide "
-        "num_heads and num_key_heads of linear_attention, and must be 1 beside compressed_attention",
+        "num_heads and num_key_heads of linear_attention, and num_heads of vision unless that is_replicated, and must be 1 "
+        "beside compressed_attention",
         excess=_attention_heads,
     ),
     LayoutRule(
-        name="feed_forward", sentence="tensor_parallel must divide ffn_hidden_size", excess=_feed_forward
+        name="feed_forward",
+        sentence="tensor_parallel must divide ffn_hidden_size, and that of vision unless it is_replicated",
+        excess=_feed_forward,
     ),
     LayoutRule(
         name="layers",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from constraints.divisors import divisors
 from constraints.feasibility import exact_solver, minimal_conflict, sufficient_conflict
 from constraints.lattice import contexts, filled_cuts, listed_cuts, pipelines
-from constraints.layout import computes_in, split_heads
+from constraints.layout import computes_in, shared_vision, split_heads
 from simulator.domain.job import Job
 from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.offer import Offer
@@ -238,7 +238,11 @@ class _Model:
             heads = [t for t in heads if linear.num_heads % t == 0 and linear.num_key_heads % t == 0]
         if model.compressed_attention:
             heads = [1]
-        for name, allowed in (("attention_heads", heads), ("feed_forward", divisors(model.ffn_hidden_size))):
+        blocks = divisors(model.ffn_hidden_size)
+        if vision := shared_vision(model):
+            heads = [t for t in heads if vision.num_heads % t == 0]
+            blocks = [t for t in blocks if vision.ffn_hidden_size % t == 0]
+        for name, allowed in (("attention_heads", heads), ("feed_forward", blocks)):
             domain = cp_model.Domain.from_values(allowed)
             self.model.add_linear_expression_in_domain(self.tensor, domain).only_enforce_if(self.keeps[name])
 

@@ -24,8 +24,10 @@ from simulator.domain.documents import Documents
 from simulator.domain.hyper_connections import HyperConnections
 from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.model_flop import flop_per_token, matrix_parameters
+from simulator.domain.model_parameters import language_parameters, mixing_parameters, module_weights
 from simulator.domain.model_rules import shape_rule
 from simulator.domain.token_indexer import TokenIndexer
+from simulator.domain.vision import VisionEncoder
 from simulator.record import Record
 from simulator.table import Integers
 
@@ -77,6 +79,8 @@ class ModelShape(Record):
     qk_norm: QueryKeyNorm | None = None
     """Norms of queries and keys before the attention core, with weights for one head (Qwen3, Gemma 3, GLM-4.5), for all heads
     (OLMo 2 and 3), or without (Llama 4); left out: no such norms. Not for latent attention."""
+    vision: VisionEncoder | None = None
+    """What makes tokens of images, in front of the layers, where the workload has `images`; left out: nothing does."""
     num_mtp_layers: int = Field(default=0, ge=0, le=100)
     """Modules of multi-token prediction after the last layer, each with a layer of that kind (DeepSeek-V3, arXiv 2412.19437,
     section 2.2; Megatron Core: `mtp_num_layers`; `config.json`: `num_nextn_predict_layers`); 0: none are trained."""
@@ -157,13 +161,7 @@ class ModelShape(Record):
     @property
     def mixing_parameters(self) -> float:
         """Weights of the blocks of a layer that mix tokens: those of attention, or the mean over layers that differ in them."""
-        if compressed := self.compressed_attention:
-            return compressed.matrix_parameters(self) + compressed.other_parameters(self)
-        if self.linear_attention is None:
-            return self.attention_parameters + self.indexer_matrices + self.indexer_norms
-        linear = self.linear_attention
-        others = linear.matrix_parameters(self.hidden_size) + linear.other_parameters()
-        return self.attention_share * self.attention_parameters + self.linear_share * others
+        return mixing_parameters(self)
 
     @property
     def indexer_matrices(self) -> float:
@@ -312,12 +310,7 @@ class ModelShape(Record):
     @property
     def mtp_weights(self) -> PartWeights:
         """Weights of a module with its layer; embedding and output layer are those of the model."""
-        if not self.has_expert_modules or self.experts is None:
-            shared, routed, whole = self.dense_layer_parameters, 0, self.dense_layer_whole_parameters
-        else:
-            shared, whole = self.expert_layer_shared_parameters, self.expert_layer_whole_parameters
-            routed = self.experts.num_experts * self.expert_parameters
-        return PartWeights(shared=shared + self.mtp_parameters, routed=routed, whole=whole)
+        return module_weights(self)
 
     @property
     def copied_parameters(self) -> int:
@@ -339,13 +332,12 @@ class ModelShape(Record):
     @property
     def num_parameters(self) -> int:
         """All weights, including those of multi-token prediction, which shares embedding and output layer."""
-        expert_layer = self.expert_layer_shared_parameters + (
-            self.experts.num_experts * self.expert_parameters if self.experts else 0
-        )
-        num_dense, num_expert = self.num_layers_of_each_kind
-        layers = num_dense * self.dense_layer_parameters + num_expert * expert_layer
-        modules = self.num_mtp_layers * self.mtp_parameters
-        return round(layers) + modules + self.embedding_parameters + self.output_parameters
+        return language_parameters(self) + self.vision_parameters
+
+    @property
+    def vision_parameters(self) -> int:
+        """Weights of the vision encoder with its projectors; 0 without."""
+        return self.vision.parameters(self.hidden_size) if self.vision else 0
 
     @property
     def num_routed_parameters(self) -> int:
@@ -361,11 +353,11 @@ class ModelShape(Record):
 
     @property
     def num_active_parameters(self) -> int:
-        """Weights that one token uses: all of a dense model, otherwise those of its top-k experts."""
+        """Weights that one token of text uses: all of a dense model, otherwise those of its top-k experts."""
         if self.experts is None:
-            return self.num_parameters
+            return language_parameters(self)
         idle = self.experts.num_experts - self.experts.experts_per_token
-        return self.num_parameters - self.num_layers_of_each_kind[1] * idle * self.expert_parameters
+        return language_parameters(self) - self.num_layers_of_each_kind[1] * idle * self.expert_parameters
 
     @property
     def num_matrix_parameters(self) -> int:

@@ -7,7 +7,8 @@ the norms. Multi-token prediction counts, its logits included, and linear attent
 (`num_floating_point_operations` of `training.py`). An indexer counts four per weight, since no gradient goes on from it, its
 scores of all tokens that may be seen, and of their gradients those of the chosen ones. The products that mix the streams of a
 residual count; sums over the streams do not. Attention to compressed tokens counts what a token sees of either kind, 12 a d for
-each, and its indexer as any other; the sums of compressors count nothing.
+each, and its indexer as any other; the sums of compressors count nothing. A vision encoder counts for the tokens that it makes
+(`simulator.domain.vision`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from simulator.domain.documents import Documents
 
 if TYPE_CHECKING:
     from simulator.domain.model import ModelShape
+    from simulator.domain.vision import TrainedVision
+    from simulator.domain.workload import Workload
 
 
 def flop_per_token(
@@ -49,6 +52,19 @@ def flop_per_token(
         flop += num_layers * model.indexer_share * indexer.flop_per_pair() * pairs
         flop -= 2.0 * num_layers * model.indexer_matrices
     return flop
+
+
+def vision_flop_per_token(workload: Workload, trained: TrainedVision) -> float:
+    """Returns the operations of a vision encoder, of which this much is trained, on average over all tokens of a sequence.
+
+    There are none without images.
+    """
+    images, vision = workload.images, workload.model.vision
+    if not (images and vision):
+        return 0.0
+    patches = images.tokens_per_image * vision.patches_per_token
+    flop = vision.flop_per_token(workload.model.hidden_size, patches, trained)
+    return flop * images.tokens_per_sequence / workload.sequence_length
 
 
 def _compressed_flop(

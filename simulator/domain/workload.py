@@ -27,10 +27,13 @@ from simulator.domain.choices import (
 )
 from simulator.domain.documents import Documents
 from simulator.domain.hardware import Precision
+from simulator.domain.images import Images
 from simulator.domain.lora import Lora, adapters_rule
 from simulator.domain.model import ModelShape
+from simulator.domain.model_flop import vision_flop_per_token
 from simulator.domain.muon import Muon
 from simulator.domain.recompute_modules import CORE, RESTORED, modules_rule
+from simulator.domain.vision import TrainedVision
 from simulator.domain.workload_rules import excluded
 from simulator.record import Record
 
@@ -223,6 +226,9 @@ class Workload(Record):
     with `dsa_indexer_use_sparse_loss`); false: it chooses, but does not learn."""
     documents: Documents | None = None
     """Documents packed into the sequences; left out: every sequence is one document."""
+    images: Images | None = None
+    """Images among the tokens of the sequences, which the encoder of a model with `vision` makes; left out: text alone, and of
+    such a model only the language model is trained."""
     evaluation_every_steps: float | None = Field(default=None, ge=1)
     """Optimizer steps between two evaluations; left out: none."""
     evaluation_sequences: int = Field(default=1, gt=0, le=100_000_000)
@@ -253,23 +259,6 @@ class Workload(Record):
             raise ValueError(
                 f"overlaps_shared_experts excludes experts that read a latent (latent_size {experts.latent_size}): Megatron "
                 "Core refuses it in training; leave it out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _hides_gathers_where_gradients_are_hidden(self) -> Self:
-        if self.overlaps_parameter_gather and not self.overlaps_gradient_sync:
-            raise ValueError(
-                "overlaps_parameter_gather needs overlaps_gradient_sync; set both or leave it out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _keeps_weights_in_one_format(self) -> Self:
-        if self.keeps_cast_weights and self.gathers_cast_weights:
-            raise ValueError(
-                "gathers_cast_weights excludes keeps_cast_weights: weights that are gathered behind their cast are in 8 bits "
-                "themselves; give one of them"
             )
         return self
 
@@ -316,8 +305,9 @@ class Workload(Record):
 
     @property
     def sequence_shape(self) -> SequenceShape:
-        """What a sequence looks like to attention."""
-        return self.model.sequence_shape(self.sequence_length, self.documents)
+        """What a sequence looks like to attention; patches see all of an image, as many as with a causal mask in two."""
+        tokens = 2 * self.sequence_length if self.is_vision_encoder else self.sequence_length
+        return self.model.sequence_shape(tokens, self.documents)
 
     @property
     def visible_shape(self) -> SequenceShape:
@@ -326,8 +316,21 @@ class Workload(Record):
 
     @property
     def model_flop_per_token(self) -> float:
-        """Floating-point operations that training needs per token, without any recomputation."""
-        return self.model.model_flop_per_token(self.sequence_length, documents=self.documents)
+        """Floating-point operations that training all weights needs per token, without any recomputation."""
+        flop = self.model.model_flop_per_token(self.sequence_length, documents=self.documents)
+        return flop + vision_flop_per_token(self, "all")
+
+    @property
+    def trained_vision(self) -> TrainedVision:
+        """What is trained of a vision encoder."""
+        if self.lora:
+            return "nothing"
+        return "all" if self.images is None or self.images.trains_encoder else "projectors"
+
+    @property
+    def is_vision_encoder(self) -> bool:
+        """Whether the model is a vision encoder itself, and its sequences are the patches of an image (`encoder_workload`)."""
+        return self.images is not None and self.model.vision is None
 
     @property
     def routes_by_maps(self) -> bool:

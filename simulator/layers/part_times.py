@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -22,6 +23,12 @@ class PartTimes(Table):
     forward_hidden_s: Floats
     """Time that the forward pass saves as one of a pair of `dual_pipe_v`, all of it expert traffic."""
     backward_hidden_s: Floats
+
+    @property
+    def forward_alone(self) -> Self:
+        """The same without a backward pass."""
+        none_s = np.zeros_like(self.forward_compute_s)
+        return replace(self, **{name: none_s for name in self.names() if name.startswith("backward")})
 
     @property
     def hidden_s(self) -> Floats:

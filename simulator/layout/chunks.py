@@ -266,7 +266,7 @@ class ChunkWeights:
     whole: Floats | float = 0.0
     """Shared layer weights that tensor-parallel ranks do not split. Norms, which are negligible, count as split."""
     never_cast: Floats | float = 0.0
-    """Shared weights whose products stay in 16 bits in any format: embedding, output layer, adapters."""
+    """Shared weights whose products stay in 16 bits in any format: embedding, output layer, vision encoder, adapters."""
 
     @property
     def is_any(self) -> bool:
@@ -313,14 +313,14 @@ def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkW
     """Returns the weights of every chunk.
 
     With tied embeddings, or multi-token prediction, the stage of the output layer holds a copy of the input embedding, unless
-    it has the embedding itself.
+    it has the embedding itself. A vision encoder is on the first chunk.
     """
     shared, routed = chunks.num_dense_layers * model.dense_layer_parameters, np.zeros(chunks.stages.shape)
     if model.experts:
         shared += chunks.num_expert_layers * model.expert_layer_shared_parameters
         routed = chunks.num_expert_layers * (model.experts.num_experts * model.expert_parameters)
     never_cast = np.zeros(chunks.stages.shape)
-    never_cast[:, 0] += model.embedding_parameters
+    never_cast[:, 0] += model.embedding_parameters + model.vision_parameters
     if chunks.modules:
         of_module = model.mtp_weights
         shared += chunks.num_mtp_layers * of_module.shared
@@ -334,7 +334,9 @@ def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkW
 
 def _whole_weights(model: ModelShape, chunks: Chunks) -> Floats | float:
     of_layers = [model.dense_layer_whole_parameters, model.expert_layer_whole_parameters]
-    if not any(of_layers):
+    of_vision = model.vision_parameters if model.vision and model.vision.is_replicated else 0
+    if not any((*of_layers, of_vision)):
         return 0.0
     whole = chunks.num_dense_layers * of_layers[0] + chunks.num_expert_layers * of_layers[1]
+    whole = whole + chunks.is_first * of_vision
     return whole + chunks.num_mtp_layers * model.mtp_weights.whole if chunks.modules else whole

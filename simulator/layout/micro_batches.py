@@ -8,7 +8,10 @@ from simulator.table import Floats, Integers
 
 
 def micro_batch_tokens(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns the tokens of one micro-batch on one context-parallel rank, `(n,)`."""
+    """Returns the tokens of one micro-batch on one context-parallel rank, `(n,)`; in a vision encoder patches of its images."""
+    if workload.images and workload.is_vision_encoder:
+        per_sequence = workload.images.per_sequence * workload.images.imbalance
+        return plans.micro_batch_size * (per_sequence * workload.sequence_length) / plans.context_parallel
     return plans.micro_batch_size * workload.sequence_length / plans.context_parallel
 
 

@@ -1,4 +1,4 @@
-"""Which weights does a step train, and which are frozen? All are trained except under low-rank adaptation.
+"""Which weights does a step train, and which are frozen? All, but for low-rank adaptation and frozen vision encoders.
 
 Frozen weights have no gradients and no optimizer states; ZeRO-3 shards and gathers them like the others.
 """
@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 
 from simulator.domain.lora import adapter_parameters
+from simulator.domain.model_flop import vision_flop_per_token
 from simulator.domain.plan import PlanTable
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import Chunks, ChunkWeights, chunk_weights
@@ -51,7 +52,9 @@ class StepWeights:
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks) -> Self:
         """Returns the weights of a workload's chunks."""
         weights = chunk_weights(workload.model, plans, chunks)
-        found = cls.adapted(workload, weights, chunks.num_layers + chunks.num_mtp_layers)
+        vision = workload.model.vision
+        tower = np.asarray(chunks.is_first * (vision.tower_parameters if vision else 0), dtype=np.float64)
+        found = cls.adapted(workload, weights, chunks.num_layers + chunks.num_mtp_layers, tower)
         if workload.muon is None:
             return found
         shared, routed = padding(workload, plans, chunks)
@@ -63,10 +66,32 @@ class StepWeights:
         return replace(found, padded=padded)
 
     @classmethod
-    def adapted(cls, workload: Workload, weights: ChunkWeights, num_layers: Floats) -> Self:
-        """Returns the weights of a model `(n, C)` and what a workload trains: all, or adapters in this number of layers."""
+    def adapted(cls, workload: Workload, weights: ChunkWeights, num_layers: Floats, tower: Floats) -> Self:
+        """Returns the weights of a model `(n, C)` and what a workload trains of them.
+
+        Args:
+            workload: What is trained.
+            weights: All weights.
+            num_layers: Layers that have adapters under low-rank adaptation, which trains nothing else.
+            tower: Weights of a vision encoder without its projectors, which may be frozen.
+        """
         if workload.lora is None:
-            return cls(trained=weights)
+            if workload.trained_vision == "all":
+                return cls(trained=weights)
+            vision = workload.model.vision
+            frozen = tower + np.zeros_like(weights.routed)
+            whole = frozen if vision and vision.is_replicated else 0.0
+            return cls(
+                trained=replace(
+                    weights,
+                    shared=weights.shared - frozen,
+                    whole=weights.whole - whole,
+                    never_cast=weights.never_cast - frozen,
+                ),
+                frozen=ChunkWeights(
+                    shared=frozen, routed=np.zeros_like(frozen), whole=whole, never_cast=frozen
+                ),
+            )
         adapters = num_layers * adapter_parameters(workload.model, workload.lora)
         trained = ChunkWeights(shared=adapters, routed=np.zeros_like(adapters), never_cast=adapters)
         return cls(trained=trained, frozen=weights)
@@ -75,7 +100,9 @@ class StepWeights:
 def num_trained_parameters(workload: Workload) -> int:
     """Returns the number of weights that the optimizer updates."""
     if workload.lora is None:
-        return workload.model.num_parameters
+        vision = workload.model.vision
+        frozen = vision.tower_parameters if vision and workload.trained_vision != "all" else 0
+        return workload.model.num_parameters - frozen
     num_layers = workload.model.num_layers + workload.model.num_mtp_layers
     return num_layers * adapter_parameters(workload.model, workload.lora)
 
@@ -87,5 +114,7 @@ def num_trained_routed_parameters(workload: Workload) -> int:
 
 def trained_flop_per_token(workload: Workload) -> float:
     """Returns the floating-point operations per token that training needs; frozen weights have no gradients to compute."""
-    flop = workload.model_flop_per_token
-    return flop if workload.lora is None else flop - 2.0 * workload.model.num_matrix_parameters
+    flop = workload.model_flop_per_token - vision_flop_per_token(workload, "all")
+    if workload.lora:
+        flop = flop - 2.0 * workload.model.num_matrix_parameters
+    return flop + vision_flop_per_token(workload, workload.trained_vision)

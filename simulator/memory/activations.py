@@ -2,7 +2,7 @@
 
 Activations of the layers (`simulator.memory.layer_activations`) times the chunks that a stage holds
 (`simulator.memory.held_chunks`), less inputs that chunks do not keep, plus the modules of multi-token prediction; part of this
-may be offloaded to host memory.
+may be offloaded to host memory. A vision encoder keeps its own on the first stage (`simulator.memory.encoder_activations`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from simulator.domain.workload import Workload
 from simulator.layout.chunks import Chunks
 from simulator.layout.micro_batches import num_micro_batches
 from simulator.layout.recomputed_layers import KeptLayers, without_recompute
+from simulator.memory.encoder_activations import encoder_activations
 from simulator.memory.held_chunks import held_ratio, most_held
 from simulator.memory.layer_activations import LayerActivations, both_kinds, layer_input_bytes
 from simulator.memory.predicted_tokens import kept_and_again_bytes, plans_of_modules
@@ -93,10 +94,18 @@ def activations_of_layers(
         layers = chunks.on_stage(kept, stage)
         if needed is not None:
             at_work = np.max(np.where(chunks.stages == stage[..., None], needed, 0.0), axis=-1)
+    encoder_bytes = np.zeros(1)
+    if chunks is not None and workload.model.vision:
+        encoder, is_first = encoder_activations(workload, plans), chunks.on_stage(chunks.is_first, stage)
+        encoder_bytes, module_work = (
+            is_first * encoder.kept,
+            np.maximum(module_work, is_first * encoder.at_work),
+        )
+        layers = layers if has_unlike_chunks else layers + encoder_bytes
     at_work = np.maximum(at_work, module_work)
     return Activations(
         kept_bytes=held * (1.0 - on_host) * layers + in_flight * sent,
-        released_bytes=(1.0 - on_host) * layers / plans.virtual_pipeline,
+        released_bytes=(1.0 - on_host) * (layers - encoder_bytes) / plans.virtual_pipeline,
         at_work_bytes=at_work,
         on_host_bytes=held * on_host * layers,
         of_modules_bytes=of_modules,
@@ -129,15 +138,20 @@ def _chunk_bytes(
         kept, needed = keeping.kept_and_at_work(
             chunks, again_bytes, whole_bytes, released_fraction=1.0 - on_host
         )
-        return kept + _of_modules(workload, plans, chunks), needed
+        return kept + _of_ends(workload, plans, chunks), needed
     counts = chunks.num_dense_layers, chunks.num_expert_layers
     kept = total(count * layer.kept[:, None] for count, layer in zip(counts, layers, strict=True))
-    return kept + _of_modules(workload, plans, chunks), None
+    return kept + _of_ends(workload, plans, chunks), None
 
 
-def _of_modules(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats | float:
-    """What modules of multi-token prediction keep of a micro-batch, `(n, C)`."""
-    return chunks.num_mtp_layers * kept_per_module(workload, plans)[:, None] if chunks.modules else 0.0
+def _of_ends(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats | float:
+    """What a vision encoder and modules of multi-token prediction keep of a micro-batch, `(n, C)`."""
+    kept: Floats | float = 0.0
+    if chunks.modules:
+        kept = chunks.num_mtp_layers * kept_per_module(workload, plans)[:, None]
+    if workload.model.vision:
+        kept = kept + chunks.is_first * encoder_activations(workload, plans).kept[:, None]
+    return kept
 
 
 def _freed_input(workload: Workload, plans: PlanTable) -> Floats:

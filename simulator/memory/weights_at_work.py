@@ -16,7 +16,7 @@ from simulator.table import Booleans, Floats
 
 def weights_at_work(workload: Workload, plans: PlanTable, stage: StageContent) -> Floats:
     """Returns the working layer's gradients, and what ZeRO-3 gathers for it; the output layer is a unit of its own."""
-    gradients = 0.0 if stage.frozen_weights else _gradients_at_work(workload, plans, stage)
+    gradients = 0.0 if workload.lora else _gradients_at_work(workload, plans, stage)
     is_sharded = plans.zero_stage >= 3
     if not np.any(is_sharded):
         return gradients + np.zeros_like(stage.has_output)

@@ -263,6 +263,12 @@ class ReplicaTraffic:
             forward_s=np.where(is_again[:, None], self.parameter_s, self.forward_s),
         )
 
+    def passed_backward(self, is_passed: Booleans) -> Self:
+        """Returns traffic in which only some of the weights, `(k,)`, have any in backward passes."""
+        if is_passed.all():
+            return self
+        return replace(self, backward_s=np.where(is_passed, self.backward_s, 0.0))
+
     @classmethod
     def _between(cls, copies: ReplicaGroup, is_between: Booleans, weights: Floats) -> Self:
         """Traffic between the copies of hybrid sharding, for a rank's share of the weights."""

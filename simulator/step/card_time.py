@@ -23,6 +23,7 @@ import numpy as np
 from simulator.compiled import compiled
 from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
+from simulator.layers.encoder_costs import encoder_rank, projector_collectives_s
 from simulator.layers.input_gradients import entered_in_layer, entered_in_output, gathered_again_s
 from simulator.layers.recomputed_modules import repeats_block, repeats_core, repeats_exchange
 from simulator.layers.token_prediction import projection_traffic_s
@@ -30,7 +31,7 @@ from simulator.layout.expert_ranks import expert_ranks
 from simulator.machine.rank import Rank, members_in_domain, once_per_rank
 from simulator.memory.predicted_tokens import plans_of_modules
 from simulator.row_sums import sum_columns
-from simulator.step.parts import Part, rank_of_part
+from simulator.step.parts import VISION, Part, rank_of_part
 from simulator.table import Booleans, Floats, Integers, total
 from simulator.traffic.adapter_exchange import adapter_exchange_s
 from simulator.traffic.context_exchange import context_exchange_s
@@ -68,6 +69,8 @@ def parts_card_s(rank: Rank, kinds: Iterable[Part]) -> list[Directions]:
 
 def part_traffic_s(rank: Rank, kind: Part) -> Directions:
     """Returns the time of the collectives of one micro-batch in a part, including what its computation hides, `(n,)`."""
+    if kind in VISION:
+        return _vision_traffic_s(rank, kind)
     if kind is Part.EMBEDDING:
         return leaving_s(rank)
     if kind is Part.OUTPUT:
@@ -76,6 +79,17 @@ def part_traffic_s(rank: Rank, kind: Part) -> Directions:
     if kind is Part.MODULE:
         return _module_traffic_s(rank)
     return _layer_traffic_s(rank_of_part(rank, kind), is_expert=kind.has_experts)
+
+
+def _vision_traffic_s(rank: Rank, kind: Part) -> Directions:
+    """A part of the vision encoder; a frozen one has no backward pass."""
+    none_s = np.zeros(len(rank.plans))
+    if kind is Part.PATCHES:
+        return none_s, none_s
+    if kind is Part.PROJECTOR:
+        return projector_collectives_s(rank)
+    forward_s, backward_s = _layer_traffic_s(encoder_rank(rank), is_expert=False)
+    return forward_s, backward_s if rank.workload.trained_vision == "all" else none_s
 
 
 def _module_traffic_s(rank: Rank) -> Directions:

@@ -10,6 +10,14 @@ import numpy as np
 
 from simulator.compiled import compiled
 from simulator.domain.plan import splits_backward
+from simulator.layers.encoder_costs import (
+    encoder_layer,
+    encoder_weight_gradients_s,
+    patch_weight_gradients_s,
+    patches,
+    projector_weight_gradients_s,
+    projectors,
+)
 from simulator.layers.layer_costs import dense_layer, expert_layer, layer_collectives_s
 from simulator.layers.model_ends import embedding, embedding_collectives_s, output_collectives_s, output_layer
 from simulator.layers.part_times import PartTimes
@@ -23,10 +31,18 @@ from simulator.layout.chunks import Chunks
 from simulator.layout.trained_weights import StepWeights
 from simulator.machine.rank import Rank
 from simulator.replicas.gradient_copies import gradient_copies_s, handles_gradients_apart
+from simulator.replicas.replica_sync import ReplicaTraffic
 from simulator.replicas.sharded_copies import with_copies
 from simulator.row_sums import sum_columns
-from simulator.step.parts import Part, counts_of_parts, rank_of_part, weights_of_parts
-from simulator.table import Floats, Integers, Table, total
+from simulator.step.parts import (
+    VISION,
+    Part,
+    counts_of_parts,
+    has_backward,
+    rank_of_part,
+    weights_of_parts,
+)
+from simulator.table import Booleans, Floats, Integers, Table, total
 from simulator.traffic.expert_exchange import hides_in_pairs
 from simulator.traffic.layer_collectives import Directions
 
@@ -59,8 +75,12 @@ class ModelParts:
         times = [part_times(rank, part) for part in counts]
         if handles_gradients_apart(rank):
             times = _with_gradient_copies(rank, times, weights)
+        times = [
+            each if has_backward(rank.workload, part) else each.forward_alone
+            for part, each in zip(counts, with_copies(rank, times, weights), strict=True)
+        ]
         return cls(
-            times=dict(zip(counts, with_copies(rank, times, weights), strict=True)),
+            times=dict(zip(counts, times, strict=True)),
             counts=counts,
             weights=weights,
         )
@@ -77,6 +97,14 @@ class ModelParts:
     def kinds(self) -> tuple[Part, ...]:
         """The k kinds, in the order of the model."""
         return tuple(self.counts)
+
+    def traffic(self, rank: Rank) -> ReplicaTraffic:
+        """Returns the traffic of the replicas for the weights of every kind, `(n, k)`."""
+        return ReplicaTraffic.of(rank, self.weights).passed_backward(self.are_passed_backward(rank))
+
+    def are_passed_backward(self, rank: Rank) -> Booleans:
+        """Returns which kinds have a backward pass, `(k,)`."""
+        return np.array([has_backward(rank.workload, part) for part in self.kinds])
 
     def per_chunk(self, name: str) -> Floats:
         """Sum of one time over the parts of every chunk, `(n, C)`."""
@@ -153,6 +181,9 @@ def part_times(rank: Rank, part: Part) -> PartTimes:
 def part_collectives_s(rank: Rank, part: Part) -> Directions:
     """Returns the exposed collectives of one part, forward and backward, `(n,)` each."""
     rank = rank_of_part(rank, part)
+    if part in VISION:
+        times = _TIMES[part](rank)
+        return times.collectives_s("forward"), times.collectives_s("backward")
     if part is Part.EMBEDDING:
         return embedding_collectives_s(rank)
     if part is Part.OUTPUT:
@@ -165,6 +196,9 @@ def part_collectives_s(rank: Rank, part: Part) -> Directions:
 
 
 _TIMES: Mapping[Part, Callable[[Rank], PartTimes]] = {
+    Part.PATCHES: patches,
+    Part.ENCODER: encoder_layer,
+    Part.PROJECTOR: projectors,
     Part.EMBEDDING: embedding,
     Part.DENSE: dense_layer,
     Part.KEPT_DENSE: dense_layer,
@@ -186,6 +220,9 @@ def _no_weight_gradients_s(rank: Rank) -> Floats:
 
 
 _WEIGHT_GRADIENTS_S: Mapping[Part, Callable[[Rank], Floats]] = {
+    Part.PATCHES: patch_weight_gradients_s,
+    Part.ENCODER: encoder_weight_gradients_s,
+    Part.PROJECTOR: projector_weight_gradients_s,
     Part.EMBEDDING: _embedding_weight_gradients_s,
     Part.DENSE: dense_layer_weight_gradients_s,
     Part.KEPT_DENSE: _no_weight_gradients_s,

@@ -1,8 +1,9 @@
 """Which parts is a model made of, how many of each does a chunk have, and which weights do they hold?
 
-A chunk is a row of parts: the embedding on the first, layers, the output layer on the last. Layers that are recomputed in the
-backward pass come before those that keep their activations, and dense layers before those with experts. Modules of multi-token
-prediction follow all layers; the output layer computes the logits of all of them.
+A chunk is a row of parts: the embedding on the first, behind a vision encoder where sequences have images; layers; the output
+layer on the last. Layers that are recomputed in the backward pass come before those that keep their activations, and dense
+layers before those with experts. Modules of multi-token prediction follow all layers; the output layer computes the logits of
+all of them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from simulator.table import Floats
 class Part(Enum):
     """Kinds of parts, in the order in which a micro-batch passes them."""
 
+    PATCHES = "product that patches of images enter"
+    ENCODER = "layer of the vision encoder"
+    PROJECTOR = "projectors of the vision encoder"
     EMBEDDING = "embedding"
     DENSE = "layer with an ordinary feed-forward block"
     KEPT_DENSE = "the same that keeps all activations although its plan recomputes others"
@@ -37,8 +41,8 @@ class Part(Enum):
 
     @property
     def has_layer(self) -> bool:
-        """Whether it is neither end of the model."""
-        return self not in (Part.EMBEDDING, Part.OUTPUT)
+        """Whether it has a layer of the language model."""
+        return self not in (*VISION, Part.EMBEDDING, Part.OUTPUT)
 
     @property
     def has_experts(self) -> bool:
@@ -51,14 +55,25 @@ class Part(Enum):
         return self in (Part.KEPT_DENSE, Part.KEPT_EXPERT)
 
 
+VISION = (Part.PATCHES, Part.ENCODER, Part.PROJECTOR)
+"""Parts of a vision encoder."""
+
+
 def counts_of_parts(workload: Workload, plans: PlanTable, chunks: Chunks) -> dict[Part, Floats]:
     """Returns how often every chunk has each kind of part, `(n, C)`, in the order of the model.
 
     Kinds that the model does not have are left out, and so are layers that keep their activations if no design has any.
     """
     kept = KeptLayers.of(workload, plans, chunks)
+    first, vision = chunks.is_first.astype(np.float64, order="C"), workload.model.vision
+    of_vision = (
+        {Part.PATCHES: first, Part.ENCODER: first * vision.num_layers, Part.PROJECTOR: first}
+        if vision
+        else {}
+    )
     counts = {
-        Part.EMBEDDING: chunks.is_first.astype(np.float64, order="C"),
+        **of_vision,
+        Part.EMBEDDING: first,
         Part.DENSE: chunks.num_dense_layers - kept.dense if kept else chunks.num_dense_layers,
     }
     if kept:
@@ -72,6 +87,12 @@ def counts_of_parts(workload: Workload, plans: PlanTable, chunks: Chunks) -> dic
     return {**counts, Part.OUTPUT: chunks.is_last.astype(np.float64, order="C")}
 
 
+def has_backward(workload: Workload, part: Part) -> bool:
+    """Returns whether a part has a backward pass: not a frozen one with nothing trained ahead of it."""
+    trained = workload.trained_vision
+    return trained == "all" or part not in VISION or (part is Part.PROJECTOR and trained == "projectors")
+
+
 def weights_of_parts(workload: Workload, kinds: Iterable[Part]) -> StepWeights:
     """Returns the weights of k kinds of parts, `(1, k)`; adapters belong to the kinds that have layers."""
     rows = [_weights_of_part(workload.model, kind) for kind in kinds]
@@ -79,11 +100,22 @@ def weights_of_parts(workload: Workload, kinds: Iterable[Part]) -> StepWeights:
     weights = ChunkWeights(
         shared=shared, routed=routed, whole=whole if whole.any() else 0.0, never_cast=never_cast
     )
-    return StepWeights.adapted(workload, weights, np.array([[float(kind.has_layer) for kind in kinds]]))
+    num_layers, in_tower = (
+        np.array([[float(is_one(kind)) for kind in kinds]])
+        for is_one in (lambda kind: kind.has_layer, lambda kind: kind in (Part.PATCHES, Part.ENCODER))
+    )
+    return StepWeights.adapted(workload, weights, num_layers, in_tower * weights.shared)
 
 
 def _weights_of_part(model: ModelShape, part: Part) -> PartWeights:
     """Weights of one part; the copy of a tied embedding belongs to none."""
+    if part in VISION and (vision := model.vision):
+        number = {
+            Part.PATCHES: vision.patch_parameters,
+            Part.ENCODER: vision.layer_parameters,
+            Part.PROJECTOR: vision.projector_parameters(model.hidden_size),
+        }[part]
+        return PartWeights(shared=number, whole=number if vision.is_replicated else 0, never_cast=number)
     if part is Part.EMBEDDING:
         return PartWeights(shared=model.embedding_parameters, never_cast=model.embedding_parameters)
     if part is Part.OUTPUT:

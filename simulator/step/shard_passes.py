@@ -81,7 +81,8 @@ def shards_s(
     if traffic is None:
         return shown_s
     prefetch, counts = rank.workload.weight_prefetch, np.stack(list(parts.counts.values()))
-    gathered_back_s = np.where(rank.plans.zero_stage[:, None] == 3, traffic.forward_s, 0.0)
+    is_again = (rank.plans.zero_stage[:, None] == 3) & parts.are_passed_backward(rank)
+    gathered_back_s = np.where(is_again, traffic.forward_s, 0.0)
     reduced_s = traffic.backward_s - gathered_back_s
     if not rank.workload.overlaps_gradient_sync:  # they are on the stream of the computation
         backward_s += np.einsum("knc,nk->nc", counts, reduced_s)

@@ -166,7 +166,7 @@ class _Made:
         layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
         cards_s = parts.both_ways(cards.carried_s) if cards else None
         is_by_parts = bool(np.any(rank.plans.zero_stage >= FIRST_BY_PARTS))
-        by_parts = ReplicaTraffic.of(rank, parts.weights) if is_by_parts else None
+        by_parts = parts.traffic(rank) if is_by_parts else None
         forward_s, backward_s, in_groups_s = _shown_shards_s(rank, parts, by_parts, cards)
         shown_s = forward_s, backward_s
         copies_s = _host_copies_s(rank, parts, *_added(layers_s, shown_s))

@@ -17,15 +17,17 @@ from simulator.deep.plans.plan_ends import OUTPUT
 from simulator.deep.plans.plan_items import LENT, Items, works_of
 from simulator.deep.plans.plan_parts import PlanParts
 from simulator.domain.job import Job
-from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.plan import Plan, PlanTable, Recompute
 from simulator.layers.model_ends import loss_s
 from simulator.layout.chunks import split_layers
 from simulator.layout.micro_batches import num_micro_batches
 from simulator.layout.recomputed_layers import without_recompute
 from simulator.machine.rank import Rank
 from simulator.record import Record
-from simulator.step.parts import Part, counts_of_parts
+from simulator.step.parts import VISION, Part, counts_of_parts
 
+VISION_ENCODER = "vision encoder"
+"""Name of everything that its parts compute."""
 LOSS = "loss"
 """Name of the loss, which the deep depth plays as one operator with the product of the output layer."""
 
@@ -54,7 +56,7 @@ def compute_parts(job: Job, plan: Plan) -> tuple[OperatorTime, ...]:
     chunks = split_layers(job.workload.model, plans, job.workload.stage_layers)
     rank = Rank.of(job, plans)
     whole = PlanParts(rank=rank, chunks=chunks)
-    once = PlanParts(rank=replace(rank, plans=without_recompute(plans)), chunks=chunks)
+    once = PlanParts(rank=_without_recompute(rank), chunks=chunks)
     per_gpu = float((num_micro_batches(job.workload, plans) / plans.pipeline_parallel)[0])
     forward, backward, again = (defaultdict[str, float](float) for _ in range(3))
     counts = counts_of_parts(job.workload, plans, chunks)
@@ -79,12 +81,24 @@ def compute_parts(job: Job, plan: Plan) -> tuple[OperatorTime, ...]:
     )
 
 
+def _without_recompute(rank: Rank) -> Rank:
+    """The same rank with nothing recomputed, in a vision encoder neither."""
+    workload, plans = rank.workload, without_recompute(rank.plans)
+    if workload.images:
+        images = workload.images.model_copy(update={"encoder_recompute": Recompute.NONE})
+        workload = workload.model_copy(update={"images": images})
+    return replace(rank, workload=workload, plans=plans)
+
+
 def _by_name(rank: Rank, kind: Part, items: Items, way: int) -> Iterator[tuple[str, float]]:
     """Yields the operators of one pass, each name once."""
     found = defaultdict[str, float](float)
     for work in works_of(items):
         if not (work.in_pairs or work.label.startswith(LENT)):
             found[work.label] += work.duration_s
+    if kind in VISION:
+        yield VISION_ENCODER, sum(found.values())
+        return
     if kind is Part.OUTPUT and OUTPUT in found:
         of_loss_s = rank.workload.model.num_predicted_tokens * float(loss_s(rank)[min(way, 1)][0])
         found[OUTPUT] -= of_loss_s

@@ -12,6 +12,7 @@ from simulator.deep.plans.plan_collectives import Collective, Group, Message, Op
 from simulator.deep.plans.plan_ends import embedding_passes, module_passes, output_passes
 from simulator.deep.plans.plan_items import PartPasses, collectives_of, moves, work, works_of
 from simulator.deep.plans.plan_operators import layer_passes
+from simulator.deep.plans.plan_vision import vision_passes
 from simulator.domain.plan import shard_group
 from simulator.layout.chunks import Chunks, ChunkWeights
 from simulator.layout.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
@@ -22,7 +23,14 @@ from simulator.replicas.gradient_copies import gradient_copies_s, handles_gradie
 from simulator.replicas.replica_sync import scatters_gradients, tied_gradient_bytes
 from simulator.replicas.shard_streams import stream_copies_s
 from simulator.replicas.sharded_copies import gathered_copies_s, reduced_copies_s
-from simulator.step.parts import Part, counts_of_parts, rank_of_part, weights_of_parts
+from simulator.step.parts import (
+    VISION,
+    Part,
+    counts_of_parts,
+    has_backward,
+    rank_of_part,
+    weights_of_parts,
+)
 from simulator.step.whole_gradients import copies_s, summed_bytes
 from simulator.traffic.stage_sends import sent_bytes
 
@@ -57,6 +65,8 @@ class PlanParts:
         return {kind: self._with_copies(kind, self._passes_of(kind)) for kind in found}
 
     def _passes_of(self, kind: Part) -> PartPasses:
+        if kind in VISION:
+            return vision_passes(self.rank, kind)
         if kind is Part.EMBEDDING:
             return embedding_passes(self.rank)
         if kind is Part.OUTPUT:
@@ -84,11 +94,10 @@ class PlanParts:
         casts = [work(CASTS, float(each[0, 0])) for each in casts_in_passes_s(self.rank, weights.together)]
         if handles_gradients_apart(self.rank):
             reduced = (*reduced, *work(GRADIENT_COPIES, float(gradient_copies_s(self.rank, weights)[0, 0])))
-        return replace(
-            passes,
-            forward=(*gathered, *casts[0], *passes.forward),
-            backward=(*again, *casts[1], *passes.backward, *reduced),
-        )
+        forward = (*gathered, *casts[0], *passes.forward)
+        if not has_backward(self.rank.workload, kind):
+            return replace(passes, forward=forward)
+        return replace(passes, forward=forward, backward=(*again, *casts[1], *passes.backward, *reduced))
 
     def part_gathers(self, kind: Part) -> tuple[Collective, ...]:
         """Returns the weight gathers of a part in a pass, including copies on the stream of collectives before them."""

@@ -31,7 +31,7 @@ from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 from simulator.layout.weight_gathers import regathers
 from simulator.pipeline.shape import PipelineShape, stage_of
 from simulator.step.first_gathers import follows_forward, keeps_last_weights
-from simulator.step.parts import Part
+from simulator.step.parts import Part, has_backward
 from simulator.step.shard_passes import reduces_in_every_pass
 from simulator.table import Integers
 from simulator.traffic.layer_collectives import CORE_SHARE
@@ -265,14 +265,20 @@ class Shards:
         return chosen in ("both", "backward" if direction else "forward")
 
     def _is_whole(self, kind: Part) -> bool:
-        """Whether a part's weights are still gathered from the forward pass that has just ended."""
-        return (
-            self._direction > 0 and kind is Part.OUTPUT and bool(keeps_last_weights(self.parts.rank.plans)[0])
-        )
+        """Whether a part needs no gather in a backward pass.
+
+        Its weights are still gathered from the forward pass that has just ended, or it has no backward pass.
+        """
+        if self._direction == 0:
+            return False
+        rank = self.parts.rank
+        is_there = kind is Part.OUTPUT and bool(keeps_last_weights(rank.plans)[0])
+        return is_there or not has_backward(rank.workload, kind)
 
     def _prefetched_s(self, kind: Part, direction: int) -> float:
         """Time of a part's gather if it is prefetched ahead of its turn."""
-        if not (self._gathers_in(direction) and self._prefetches_in(direction)):
+        is_none = direction > 0 and not has_backward(self.parts.rank.workload, kind)
+        if is_none or not (self._gathers_in(direction) and self._prefetches_in(direction)):
             return 0.0
         return sum(each.alone_s for each in self.parts.part_gathers(kind))
 

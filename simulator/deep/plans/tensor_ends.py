@@ -8,6 +8,7 @@ from simulator.deep.plans.plan_collectives import Collective, Group, Operation, 
 from simulator.deep.plans.plan_items import moves
 from simulator.domain.lora import AdaptedProduct
 from simulator.domain.model import ModelShape
+from simulator.layers.encoder_costs import encoder_rank, projector_bytes
 from simulator.layers.token_prediction import streams_bytes
 from simulator.machine.rank import Rank
 from simulator.memory.predicted_tokens import entering_values
@@ -97,6 +98,15 @@ class TensorEnds:
         gathered = cls._all(rank, Operation.ALL_GATHER, inputs * rank.block_gather_bytes[0])
         scatter = cls._all(rank, Operation.REDUCE_SCATTER, summed)
         return cls(entering=((*cls._largest(rank), *gathered), scatter), leaving=(whole, whole))
+
+    @classmethod
+    def of_projectors(cls, rank: Rank) -> Ways:
+        """Returns what tensor-parallel ranks add up behind projectors of a vision encoder, and backward in front of them."""
+        forward, backward = projector_bytes(rank)
+        ranks = encoder_rank(rank)
+        return cls._all(ranks, Operation.ALL_REDUCE, *forward), cls._all(
+            ranks, Operation.ALL_REDUCE, *backward
+        )
 
     @classmethod
     def _of(

@@ -1,0 +1,92 @@
+"""How is a vision encoder run? As a transformer of its own, whose sequences are images, on the ranks of the first stage.
+
+Tensor-parallel ranks share its heads and its feed-forward blocks as they share those of the language model, but neither norms
+nor residuals, unless each runs all of it; context-parallel ranks each encode all images of their sequences, since these are
+placed among the text before it is cut (Megatron-LM, `pretrain_vlm.py` and `examples/multimodal/model.py` of August 2026:
+`sequence_parallel = False`, `context_parallel_size = 1`). Its products stay in 16 bits (Megatron-Bridge). It is recomputed
+where the workload says so, whatever a plan recomputes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from simulator.domain.attention_span import SlidingWindow
+from simulator.domain.hardware import Precision
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import PlanTable, Recompute
+from simulator.domain.recompute_modules import CORE
+from simulator.domain.vision import VisionEncoder
+from simulator.domain.workload import Workload
+
+SEEN_FROM_BOTH_SIDES = 2
+"""A token sees half of a sequence under a causal mask, a patch all of its image."""
+
+
+def encoder_shape(vision: VisionEncoder) -> ModelShape:
+    """Returns the layers of a vision encoder as those of a transformer; biases and what is at its ends are left out."""
+    window = None
+    if vision.window_patches:
+        window = SlidingWindow(
+            window_tokens=SEEN_FROM_BOTH_SIDES * vision.window_patches,
+            full_every=vision.full_every,
+            is_chunked=True,
+        )
+    return ModelShape(
+        name="vision encoder",
+        num_layers=vision.num_layers,
+        hidden_size=vision.hidden_size,
+        num_heads=vision.num_heads,
+        num_kv_heads=vision.num_heads,
+        head_dim=vision.head_dim,
+        ffn_hidden_size=vision.ffn_hidden_size,
+        is_gated=vision.is_gated,
+        vocabulary_size=1,
+        sliding_window=window,
+    )
+
+
+@lru_cache(maxsize=64)
+def encoder_workload(workload: Workload) -> Workload:
+    """Returns what a workload with images trains in its vision encoder: sequences of the patches of an image."""
+    images, vision = workload.images, workload.model.vision
+    assert images is not None
+    assert vision is not None
+    return workload.model_copy(
+        update={
+            "model": encoder_shape(vision),
+            "sequence_length": images.tokens_per_image * vision.patches_per_token,
+            "documents": None,
+            "has_sequence_parallel": False,
+            "overlaps_tensor_comm": False,
+            "context_exchange": None,
+            "copies_shared_heads": False,
+            "selective_recompute": "attention",
+            "recompute_modules": CORE,
+            "mhc_recompute_layers": None,
+            "activation_offload_fraction": 0.0,
+            "lora": None,
+            "images": images.model_copy(update={"trains_encoder": workload.trained_vision == "all"}),
+        }
+    )
+
+
+def encoder_plans(workload: Workload, plans: PlanTable) -> PlanTable:
+    """Returns the plans of a workload as the layers of its vision encoder see them."""
+    images, vision = workload.images, workload.model.vision
+    assert images is not None
+    assert vision is not None
+    recompute = images.encoder_recompute if workload.trained_vision == "all" else Recompute.NONE
+    return replace(
+        plans,
+        tensor_parallel=np.ones_like(plans.tensor_parallel)
+        if vision.is_replicated
+        else plans.tensor_parallel,
+        context_parallel=np.ones_like(plans.context_parallel),
+        precision=np.full_like(plans.precision, Precision.BF16.code),
+        recompute=np.full_like(plans.recompute, recompute.code),
+        recompute_num_layers=np.zeros_like(plans.recompute_num_layers),
+    )
