@@ -6,12 +6,14 @@
     model: {name: mine, num_layers: 30, ...}              a shape that is written out
 
 A field that is given replaces the known one, a part (`experts`, `latent_attention`) field by field, and `null` takes an
-optional part out. What differs then is told in the name of the shape and, in full, in its `source`.
+optional part out. What differs then is told in the name of the shape and, in full, in its `source`. Of a multimodal model only
+the language model is meant, unless the job has images or says something of its `vision`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -38,26 +40,28 @@ _LABELS = ("name", "source")
 _NEEDED = tuple(name for name, field in ModelShape.model_fields.items() if field.is_required())
 
 
-def resolved_model(model: object, folder: Path, findings: Findings) -> object:
+def resolved_model(model: object, folder: Path, findings: Findings, *, has_images: bool = False) -> object:
     """Returns the fields of the shape that a job means; anything that is no form of a known model unchanged.
 
     Args:
         model: `workload.model` as it is written, nulls included.
         folder: Where the paths of `config.json` files start.
         findings: Collects the problems.
+        has_images: Whether the sequences have images, which a vision encoder makes tokens of.
     """
     if isinstance(model, str):
-        return entry(model, catalog.model, HERE, findings)
+        return entry(model, partial(catalog.model, has_vision=has_images), HERE, findings)
     if not isinstance(model, dict):
         return model
+    has_vision = has_images or model.get("vision") is not None
     if "config" in model:
         given = {field: value for field, value in model.items() if field != "config"}
-        shape = _configured_model(model, folder, findings)
+        shape = _configured_model(model, folder, findings, has_vision=has_vision)
         if shape and given.keys() <= {*_LABELS}:
             findings.rename(HERE, (*HERE, "config"))
         return _changed(shape, given, findings)
     if _is_known_by_name(model):
-        known = _of_catalogue(model, findings)
+        known = _of_catalogue(model, findings, has_vision=has_vision)
         given = {field: value for field, value in model.items() if field != "name"}
         return _changed(known, given, findings)
     return model
@@ -125,7 +129,7 @@ def _missing(model: Fields) -> list[str]:
     return [field for field in _NEEDED if field != "name" and model.get(field) is None]
 
 
-def _of_catalogue(model: Fields, findings: Findings) -> ModelShape | None:
+def _of_catalogue(model: Fields, findings: Findings, *, has_vision: bool) -> ModelShape | None:
     """Returns the model of the catalogue that a mapping names; any other name is reported, with what a shape lacks."""
     name, here = model.get("name"), (*HERE, "name")
     own = f"a model of your own needs {', '.join(_missing(model))}, too"
@@ -133,14 +137,16 @@ def _of_catalogue(model: Fields, findings: Findings) -> ModelShape | None:
         findings.add(here, name, f"must be the name of a model; {own}")
         return None
     try:
-        return catalog.model(name)
+        return catalog.model(name, has_vision=has_vision)
     except InputError as error:
         for problem in error.problems:
             findings.add(here, name, f"{problem.rule}; {own}")
         return None
 
 
-def _configured_model(model: Fields, folder: Path, findings: Findings) -> ModelShape | None:
+def _configured_model(
+    model: Fields, folder: Path, findings: Findings, *, has_vision: bool
+) -> ModelShape | None:
     """Returns the shape in a `config.json`, with the given name, or else that of `model_name`."""
     text, here = model["config"], (*HERE, "config")
     if not isinstance(text, str):
@@ -151,16 +157,16 @@ def _configured_model(model: Fields, folder: Path, findings: Findings) -> ModelS
         return None
     name = model.get("name") or (model_name(config, Path(text)) if isinstance(config, Mapping) else "")
     if isinstance(config, Mapping) and isinstance(name, str):
-        return _shape(config, name, here, findings)
+        return _shape(config, name, here, findings, has_vision=has_vision)
     findings.add(here, text, "must name a file that holds one mapping, and name must be text")
     return None
 
 
 def _shape(
-    config: Mapping[str, object], name: str, location: Location, findings: Findings
+    config: Mapping[str, object], name: str, location: Location, findings: Findings, *, has_vision: bool
 ) -> ModelShape | None:
     try:
-        shape = shape_from_config(config, name)
+        shape = shape_from_config(config, name, has_vision=has_vision)
     except InputError as error:
         for problem in error.problems:
             value = language_part(config).get(problem.path.removeprefix(f"{LANGUAGE_KEY}."))

@@ -73,7 +73,8 @@ def _with_model(document: Fields, folder: Path, findings: Findings) -> Fields:
     workload = document.get("workload")
     if not isinstance(workload, dict) or "model" not in workload:
         return document
-    model = resolved_model(workload["model"], folder, findings)
+    has_images = workload.get("images") is not None
+    model = resolved_model(workload["model"], folder, findings, has_images=has_images)
     return {**document, "workload": {**workload, "model": model}}
 
 

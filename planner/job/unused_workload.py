@@ -262,6 +262,21 @@ WORKLOAD_RULES = (
         paths=_paths("lora.exchanges_by_all_to_all"),
     ),
     UnusedRule(
+        is_used=lambda job: job.workload.trained_vision == "all",
+        why="the vision encoder is frozen",
+        paths=_paths("images.encoder_recompute"),
+    ),
+    UnusedRule(
+        is_used=lambda job: job.workload.lora is None,
+        why="adapters leave the vision encoder as it is",
+        paths=_paths("images.trains_encoder"),
+    ),
+    UnusedRule(
+        is_used=lambda job: job.workload.stage_layers == "balanced",
+        why="stage_layers is not balanced",
+        paths=_paths("model.vision.counts_as_layers"),
+    ),
+    UnusedRule(
         is_used=_shares_heads,
         why="every query head has keys and values of its own",
         paths=_paths("copies_shared_heads"),

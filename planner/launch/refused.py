@@ -31,6 +31,9 @@ def refused(job: Job, plan: Plan) -> list[Problem]:
     if workload.lora:
         rule = f"{FRAMEWORK} trains all weights; adapters are trained by Megatron-Bridge and NeMo"
         problems.append(("workload.lora", f"rank {workload.lora.rank}", rule))
+    if workload.images:
+        rule = f"{FRAMEWORK}'s pretrain_gpt.py trains on text; vision encoders are trained by Megatron-Bridge"
+        problems.append(("workload.images.per_sequence", f"{workload.images.per_sequence:g}", rule))
     if workload.documents and plan.context_parallel > 1:
         # `get_batch` of pretrain_gpt.py, and `cu_seqlens_q_per_step` of Transformer Engine's context_parallel.py.
         rule = f"{FRAMEWORK} splits packed sequences, and its attention expects parts of each document; leave one out"

@@ -102,6 +102,10 @@ SITE_FIELDS: Mapping[str, str] = {
 """Field of the domain type by quantity in the file; other quantities are only shown."""
 
 
+TEXT_ALONE = " (text)"
+"""Ends the name of the language model of a multimodal one."""
+
+
 def accelerator(name: str, *, path: str = "accelerator") -> Accelerator:
     """Returns an accelerator; raises `CatalogError`, which names `path`, for an unknown name."""
     return _made(Accelerator, Kind.ACCELERATORS, "id", ACCELERATOR_FIELDS, name, path)
@@ -138,13 +142,22 @@ def site(region: str, *, path: str = "region") -> Site:
     return _made(Site, Kind.SITES, "region", SITE_FIELDS, region, path)
 
 
-def model(name: str, *, path: str = "model") -> ModelShape:
-    """Returns the shape of a published model; raises `CatalogError` for an unknown name."""
+def model(name: str, *, path: str = "model", has_vision: bool = False) -> ModelShape:
+    """Returns the shape of a published model; raises `CatalogError` for an unknown name.
+
+    Args:
+        name: Its name in the catalogue.
+        path: What the error names.
+        has_vision: Whether to add its vision encoder, if it has one, to its language model.
+    """
     require_known(Kind.MODELS, name, path)
     entry = model_document()[name]
-    shape = entry["shape"]
+    shape, vision = entry["shape"], entry.get("vision") if has_vision else None
     assert isinstance(shape, dict)
-    return ModelShape.model_validate({"name": entry["name"], "source": entry["source"], **shape})
+    known = str(entry["name"])
+    if vision:
+        shape, known = {**shape, "vision": vision}, known.removesuffix(TEXT_ALONE)
+    return ModelShape.model_validate({"name": known, "source": entry["source"], **shape})
 
 
 def names(kind: Kind) -> tuple[str, ...]:
@@ -233,19 +246,22 @@ def _model_figures(name: str) -> tuple[Figure, ...]:
     """Returns the figures of a shape with its computed and published parameter counts.
 
     Heads of linear attention and of an indexer are told from those of attention by `linear_` and `indexer_`; sizes of
-    compressed attention and of hyper-connections begin with `compressed_` and `hyper_`.
+    compressed attention, of hyper-connections and of a vision encoder begin with `compressed_`, `hyper_` and `vision_`.
     """
-    entry, shape = model_document()[name], model(name)
+    entry, shape = model_document()[name], model(name, has_vision=True)
     numbers = shape.model_dump(exclude={"name", "source"}, exclude_none=True)
     parts = [numbers.pop(name, {}) for name in ("experts", "latent_attention", "sliding_window")]
     others = {"linear": numbers.pop("linear_attention", {}), "indexer": parts[1].pop("indexer", {})}
     others |= {
         "compressed": numbers.pop("compressed_attention", {}),
         "hyper": numbers.pop("hyper_connections", {}),
+        "vision": _of_vision(numbers.pop("vision", {})),
     }
     parts += [{f"{kind}_{name}": value for name, value in part.items()} for kind, part in others.items()]
     flat = {name: value for part in (numbers, *parts) for name, value in part.items()}
     counts = {"num_parameters": shape.num_parameters, "num_active_parameters": shape.num_active_parameters}
+    if shape.vision:
+        counts["vision_parameters"] = shape.vision_parameters
     published = {quantity: entry[quantity] for quantity in _PUBLISHED if quantity in entry}
     return (
         *(_model_figure(entry, quantity, value) for quantity, value in flat.items()),
@@ -254,9 +270,17 @@ def _model_figures(name: str) -> tuple[Figure, ...]:
     )
 
 
+def _of_vision(fields: Mapping[str, object]) -> dict[str, object]:
+    """Returns the figures of a vision encoder; the widths of its projectors are one text."""
+    sizes = cast("tuple[int, ...]", fields.get("projector_sizes", ()))
+    told = {"projector_sizes": ", ".join(map(str, sizes))} if sizes else {}
+    return {**fields, **told}
+
+
 SHAPE_SOURCE = "DERIVED: counted from the shape"
 _PUBLISHED = (
     "published_parameters",
+    "published_parameters_with_vision",
     "published_active_parameters",
     "published_active_parameters_without_embedding",
     "published_active_parameters_without_embedding_and_output",

@@ -52,7 +52,7 @@ class VisionEncoder(Record):
     full_every: int | None = Field(default=None, gt=0, le=10_000)
     """The last of every n layers sees the whole image, whatever the window; left out: none does."""
     has_biases: bool = True
-    """Whether the products of the layers, and that of the patches, have biases."""
+    """Whether the products of the layers have biases."""
     has_norm_biases: bool = True
     """Whether norms have biases (LayerNorm)."""
     has_projector_biases: bool = True
@@ -60,8 +60,11 @@ class VisionEncoder(Record):
     is_replicated: bool = False
     """Whether every tensor-parallel rank runs all of the encoder and its projectors (Hugging Face's modules in Megatron-Bridge:
     Qwen2.5-VL, Gemma 3, GLM-4.5V, Kimi K2.5), or a share of its heads and of its feed-forward blocks."""
+    counts_as_layers: int = Field(default=0, ge=0, le=10_000)
+    """Layers of the language model that the encoder counts as on the first stage where `stage_layers` are `balanced`."""
     other_parameters: int = Field(default=0, ge=0, le=10**9)
-    """Weights beside all of these: norms around the layers and in projectors, a class token."""
+    """Weights beside all of these: the bias of the product of patches, norms around the layers and in projectors, a class
+    token."""
 
     @model_validator(mode="after")
     def _full_layers_need_windows(self) -> Self:
@@ -98,7 +101,7 @@ class VisionEncoder(Record):
     @property
     def patch_parameters(self) -> int:
         """Weights of the product that patches enter, of the positions, and those beside all others."""
-        rows = self.patch_values + self.has_biases + self.num_learned_positions
+        rows = self.patch_values + self.num_learned_positions
         return rows * self.hidden_size + self.other_parameters
 
     @property

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from simulator.domain.choices import ParallelBlock, QueryKeyNorm
 from simulator.domain.model import ModelShape
+from simulator.domain.vision import VisionEncoder
 from simulator.errors import InputError, Problem
 from simulator.huggingface.compressed import DEEPSEEK_V4
 from simulator.huggingface.experts import (
@@ -39,6 +40,7 @@ from simulator.huggingface.family import (
 from simulator.huggingface.hybrids import HYBRIDS, OTHER_HYBRIDS
 from simulator.huggingface.indexers import layered_experts, token_indexer
 from simulator.huggingface.reader import LAYER_KEYS, Config, ConfigReader
+from simulator.huggingface.vision import VISION_KEY, vision_from_config
 from simulator.huggingface.windows import (
     alternating_window,
     cohere_2_window,
@@ -80,18 +82,21 @@ DEFAULT_FFN_RATIO = 4
 """Feed-forward size over hidden size in families whose files do not state it."""
 
 
-def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
+def shape_from_config(config: Config, name: str, path: str = "", *, has_vision: bool = False) -> ModelShape:
     """Returns the shape that a `config.json` of a known family describes.
 
     Args:
-        config: The parsed file; of a multimodal model, only its language model is read.
+        config: The parsed file; of a multimodal model, only its language model is read, and its vision encoder if asked for.
         name: Name of the model in reports.
         path: Location of the configuration, for the paths of problems.
+        has_vision: Whether to read a vision encoder, too, if the file has one.
 
     Raises:
         InputError: The `model_type` is unknown, or keys are missing or unusable; the error lists all of them.
     """
     language = language_part(config)
+    if has_vision and VISION_KEY in config:
+        return _with_vision(shape_from_config(config, name, path), config, path)
     if language is not config:
         return shape_from_config(language, name, f"{path}.{LANGUAGE_KEY}" if path else LANGUAGE_KEY)
     reader = ConfigReader({**_LEFT_OUT.get(str(config.get("model_type")), {}), **config}, path)
@@ -113,6 +118,17 @@ def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
         return ModelShape.model_validate({**named, **numbers})
     except ValidationError as error:
         raise InputError(_problems(error, path)) from error
+
+
+def _with_vision(shape: ModelShape, config: Config, path: str) -> ModelShape:
+    """Returns a language model with the vision encoder of its file."""
+    fields, reader = vision_from_config(config, shape.hidden_size, path)
+    if reader.problems:
+        raise InputError(reader.problems)
+    try:
+        return shape.model_copy(update={"vision": VisionEncoder.model_validate(fields)})
+    except ValidationError as error:
+        raise InputError(_problems(error, f"{path}.{VISION_KEY}" if path else VISION_KEY)) from error
 
 
 def _unknown_rule(model_type: str) -> str:
@@ -294,7 +310,10 @@ FAMILIES: Mapping[str, Family] = {
     "llama": _LLAMA,
     "mistral": _MISTRAL,
     "qwen2": _QWEN,
+    "qwen2_5_vl": _QWEN,
+    "qwen2_5_vl_text": _QWEN,
     "qwen3": replace(_QWEN, qk_norm=head_norm),
+    "qwen3_vl_text": replace(_QWEN, qk_norm=head_norm),
     "olmo2": _OLMO,
     "olmo3": replace(_OLMO, sliding_window=cohere_2_window),
     "gemma": _GEMMA,
@@ -311,6 +330,7 @@ FAMILIES: Mapping[str, Family] = {
     "dbrx": Family(num_kv_heads=_dbrx_heads, ffn_hidden_size=_dbrx_ffn, experts=dbrx_experts),
     "qwen2_moe": _QWEN_MOE,
     "qwen3_moe": replace(_QWEN_MOE, qk_norm=head_norm),
+    "qwen3_vl_moe_text": replace(_QWEN_MOE, qk_norm=head_norm),
     "deepseek": _DEEPSEEK_MOE,
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,

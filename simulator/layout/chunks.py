@@ -17,7 +17,8 @@ goes to the same chunks as above. A list gives the layers of every chunk in mode
 Modules of multi-token prediction are on the last chunk with the output layer, in addition to its layers (Megatron Core,
 `get_mtp_num_layers_to_build`). Under `balanced` each counts as two layers, its own and its logits. If these exceed the last
 chunk's share, it holds no other layer, and the remaining layers go to the others. DeepSeek-V3's 61 layers are cut this way in
-Megatron-Bridge (`_get_deepseek_v3_pipeline_layout`; on 32 chunks `Et|(tt|)*30mL`).
+Megatron-Bridge (`_get_deepseek_v3_pipeline_layout`; on 32 chunks `Et|(tt|)*30mL`). A vision encoder is on the first chunk with
+the embedding, in addition to its layers, and counts as many layers under `balanced` as its model says.
 """
 
 from __future__ import annotations
@@ -190,31 +191,33 @@ def _layers(model: ModelShape, chunk: Integers, count: Integers, stage_layers: S
         listed[: len(stage_layers)] = stage_layers
         return np.where(is_chunk, listed[: len(chunk)], 0)
     each, remainder = divmod(model.num_layers, count)
-    at_end = np.zeros_like(count)
+    at_start = at_end = np.zeros_like(count)
     if stage_layers == "balanced":
-        each, remainder, at_end = _balanced_layers(model, count)
+        each, remainder, at_start, at_end = _balanced_layers(model, count)
     # The remainder ends before the final chunk, unless every chunk except the first gets one of its layers.
     end = np.where(remainder == count - 1, count, count - 1)
     has_one_more = (chunk >= end - remainder) & (chunk < end)
     layers = np.where(is_chunk, each + has_one_more, 0)
     if stage_layers == "balanced":
-        layers = layers - (chunk == 0) - (chunk == count - 1) * at_end
+        layers = layers - (chunk == 0) * at_start - (chunk == count - 1) * at_end
     return np.asarray(layers)
 
 
-def _balanced_layers(model: ModelShape, count: Integers) -> tuple[Integers, Integers, Integers]:
-    """Layers of every chunk, the layers that its ends count as included; the remainder; and the weight of the last chunk's end.
+def _balanced_layers(model: ModelShape, count: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+    """Layers of every chunk, those that its ends count as included; the remainder; and what the first and the last end count.
 
     An end that counts for more than its share has a chunk to itself, and the other chunks share the rest.
     """
-    num_at_end = 1 + 2 * model.num_mtp_layers
-    each, remainder = divmod(model.num_layers + 1 + num_at_end, count)
-    if not model.num_mtp_layers:
-        return each, remainder, np.ones_like(each)
-    is_alone = (each < num_at_end) & (count > 1)
-    alone_each, alone_remainder = divmod(model.num_layers + 1, np.maximum(count - 1, 1))
-    each = np.where(is_alone, alone_each, each)
-    return each, np.where(is_alone, alone_remainder, remainder), np.where(is_alone, each, num_at_end)
+    at_start = np.full_like(count, 1 + (model.vision.counts_as_layers if model.vision else 0))
+    at_end = np.full_like(count, 1 + 2 * model.num_mtp_layers)
+    each, remainder = divmod(model.num_layers + at_start + at_end, count)
+    for _ in range(
+        2
+    ):  # an end to itself leaves less for each of the others, so that the other end may exceed its share
+        is_first, is_last = ((each < end) & (count > 1) for end in (at_start, at_end))
+        rest = model.num_layers + np.where(is_first, 0, at_start) + np.where(is_last, 0, at_end)
+        each, remainder = divmod(rest, np.maximum(count - is_first - is_last, 1))
+    return each, remainder, np.minimum(at_start, each), np.minimum(at_end, each)
 
 
 def layers_and_modules(

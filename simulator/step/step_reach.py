@@ -30,6 +30,8 @@ class Reach:
     """Whether attention sees compressed tokens."""
     has_streams: bool
     """Whether several streams carry the residual."""
+    has_images: bool
+    """Whether a vision encoder makes tokens of images."""
     has_adapters: bool
     """Whether low-rank adapters are trained instead of the weights."""
     is_in_4_bits: bool
@@ -52,6 +54,7 @@ class Reach:
             self.has_indexer,
             self.is_compressed,
             self.has_streams,
+            self.has_images,
             self.has_adapters,
             self.is_in_4_bits,
         )
@@ -66,6 +69,7 @@ MEASURED_REACH = Reach(
     has_indexer=False,
     is_compressed=False,
     has_streams=False,
+    has_images=False,
     has_adapters=False,
     is_in_4_bits=False,
 )
@@ -90,6 +94,7 @@ def reach_of(job: Job, plans: PlanTable, row: int) -> Reach:
         has_indexer=workload.model.indexer is not None,
         is_compressed=workload.model.compressed_attention is not None,
         has_streams=workload.model.hyper_connections is not None,
+        has_images=workload.images is not None,
         has_adapters=workload.lora is not None,
         is_in_4_bits=Precision.from_code(int(plans.precision[row])) is Precision.FP4,
     )
@@ -106,6 +111,7 @@ def beyond_measured(reach: Reach) -> tuple[str, ...]:
         "attention to chosen tokens",
         "compressed attention",
         "hyper-connections",
+        "images",
         "low-rank adapters",
         "4 bits",
     )
