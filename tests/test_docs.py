@@ -41,6 +41,7 @@ NO_MODEL = {
     "simulator.errors.MOST_SHOWN": "how much a message shows",
     "simulator.layout.model_states.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface.shape": "how other files are read",
+    "simulator.huggingface.vision": "how other files are read",
     "simulator.step.timeline": "longest timeline",
     "simulator.step.beside_shards": "rows of a table",
     "simulator.step.step_events": "what stands for all of them, kinds of events, rounding",

@@ -89,6 +89,7 @@ def test_what_no_compared_step_has_is_named_where_its_error_counts_twice() -> No
         has_indexer=True,
         is_compressed=True,
         has_streams=True,
+        has_images=True,
         has_adapters=True,
         is_in_4_bits=True,
     )

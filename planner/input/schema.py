@@ -105,7 +105,8 @@ FORMS = (
         default="not set",
         meaning="`config.json` as published with the weights, in the place of all other fields; those that are given "
         "change it. Multi-token prediction that it tells of is trained only where `num_mtp_layers` asks for it. Of a model "
-        "for several media its `text_config` is read: the language model alone. "
+        "for several media its `text_config` is read, the language model alone, and its `vision_config` where the workload has "
+        "`images`. "
         "Without `name` it is called like the file or its folder, or, where these say nothing (`hf/config.json`), by "
         "`_name_or_path` or `model_type`.",
     ),

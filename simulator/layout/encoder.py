@@ -3,8 +3,9 @@
 Tensor-parallel ranks share its heads and its feed-forward blocks as they share those of the language model, but neither norms
 nor residuals, unless each runs all of it; context-parallel ranks each encode all images of their sequences, since these are
 placed among the text before it is cut (Megatron-LM, `pretrain_vlm.py` and `examples/multimodal/model.py` of August 2026:
-`sequence_parallel = False`, `context_parallel_size = 1`). Its products stay in 16 bits (Megatron-Bridge). It is recomputed
-where the workload says so, whatever a plan recomputes.
+`sequence_parallel = False`, `context_parallel_size = 1`). Its products stay in 16 bits, and no graph launches its kernels,
+since images differ in size (Megatron-Bridge: `vision_cuda_graph_impl` is none). It is recomputed where the workload says so,
+whatever a plan recomputes.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ def encoder_workload(workload: Workload) -> Workload:
             "model": encoder_shape(vision),
             "sequence_length": images.tokens_per_image * vision.patches_per_token,
             "documents": None,
+            "kernel_launch": "eager" if workload.kernel_launch == "graph" else workload.kernel_launch,
             "has_sequence_parallel": False,
             "overlaps_tensor_comm": False,
             "context_exchange": None,
