@@ -37,6 +37,8 @@ CHANGED = ", changed: "
 LONGEST_NAME = 100
 """Characters of `ModelShape.name`."""
 _LABELS = ("name", "source")
+_OF_PLANS = ("vision.counts_as_layers",)
+"""Fields of a model that say how it is cut, not what it is."""
 _NEEDED = tuple(name for name, field in ModelShape.model_fields.items() if field.is_required())
 
 
@@ -228,9 +230,9 @@ def _changes(known: Record, other: Record, path: str = "") -> Iterator[str]:
     """Yields what differs in a record, in the order of its fields: `num_layers 30`, `no experts`."""
     for name in type(known).model_fields:
         before, after = getattr(known, name), getattr(other, name)
-        if before == after or (not path and name in _LABELS):
-            continue
         here = f"{path}{name}"
+        if before == after or here in (*_LABELS, *_OF_PLANS):
+            continue
         if isinstance(before, Record) and isinstance(after, Record):
             yield from _changes(before, after, f"{here}.")
         elif isinstance(after, Record):

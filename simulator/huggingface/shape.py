@@ -40,6 +40,7 @@ from simulator.huggingface.family import (
 from simulator.huggingface.hybrids import HYBRIDS, OTHER_HYBRIDS
 from simulator.huggingface.indexers import layered_experts, token_indexer
 from simulator.huggingface.reader import LAYER_KEYS, Config, ConfigReader
+from simulator.huggingface.vision import READERS as MULTIMODAL
 from simulator.huggingface.vision import VISION_KEY, vision_from_config
 from simulator.huggingface.windows import (
     alternating_window,
@@ -145,8 +146,9 @@ def _told_modules(reader: ConfigReader) -> str:
 
 def language_part(config: Config) -> Config:
     """Returns the part of a `config.json` that describes the language model: all of it, or its `text_config`."""
-    inner = config.get(LANGUAGE_KEY)
-    if str(config.get("model_type")) in FAMILIES or not isinstance(inner, Mapping):
+    inner, model_type = config.get(LANGUAGE_KEY), str(config.get("model_type"))
+    is_text = model_type in FAMILIES and model_type not in MULTIMODAL
+    if is_text or not isinstance(inner, Mapping):
         return config
     shared = {key: config[key] for key in _SHARED_KEYS if key in config}
     return {**shared, **inner}

@@ -18,6 +18,7 @@ from simulator.domain.plan import Plan, PlanTable, Schedule
 from simulator.errors import InputError
 from simulator.memory.activations import in_flight_chunks
 from simulator.simulate import simulate
+from tests.simulator.vision import TOWER
 from tests.support import H100_RENTED, job_with
 
 ROUNDING = 1e-9
@@ -269,6 +270,22 @@ def test_deepseek_v3_on_16_stages_puts_its_cheap_dense_layers_beside_more_others
     assert found.layers[-1] < max(found.layers[1:])
     steps_s = simulate_cuts(job, plan, np.array([found.layers, *own_cuts(job, plan)])).step_time_s
     assert steps_s[0] < min(steps_s[1:])
+
+
+@pytest.mark.parametrize(
+    "fields", [PLANS[0], PLANS[4], {"pipeline": 4, "data": 4, "zero_stage": 0}, PLANS[7]], ids=str
+)
+def test_a_vision_encoder_takes_layers_off_the_first_stage(fields: Mapping[str, object]) -> None:
+    model = {**SMALL, "vision": TOWER.model_dump(mode="json")}
+    images = {"tokens_per_image": 144, "per_sequence": 12}
+    job, plan = job_of(model, images=images), plan_of(**fields)
+    cuts = np.array(list(every_cut(10, plan.pipeline_parallel * plan.virtual_pipeline)))
+    tried, found = simulate_cuts(job, plan, cuts), best_cut(job, plan)
+    assert found.layers is not None
+    assert found.layers[0] < min(found.layers[1:-1])
+    fits = tried.peak_memory_bytes <= job.offers[0].accelerator.memory_bytes
+    (row,) = np.flatnonzero((cuts == found.layers).all(axis=1))
+    assert tried.step_time_s[row] == pytest.approx(tried.step_time_s[fits].min(), rel=ROUNDING)
 
 
 def test_a_huge_vocabulary_takes_layers_off_the_last_stage() -> None:

@@ -124,6 +124,23 @@ JOBS: Mapping[str, Job] = {
         },
         search=KNOBS,
     ),
+    "images": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        workload={
+            "model": "qwen3-vl-8b",
+            "global_batch_size": 96,
+            "images": {"tokens_per_image": 196, "per_sequence": 4},
+        },
+        search=KNOBS,
+    ),
+    "images of a frozen encoder, all schedules": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        workload={
+            "model": "qwen2.5-vl-7b",
+            "images": {"tokens_per_image": 256, "per_sequence": 2.5, "trains_encoder": False},
+        },
+        search={"pipeline_schedules": list(Schedule), "recompute": ["none"], "zero_stages": [1]},
+    ),
     "matrices updated by Muon": job_with(
         {**H100_RENTED, "num_gpus": WIDE},
         workload={

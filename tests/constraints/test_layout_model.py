@@ -13,6 +13,7 @@ from simulator.domain.job import Job
 from tests.simulator.builders import changed
 from tests.simulator.compressed import DENSE as COMPRESSED
 from tests.simulator.hybrids import small_hybrid
+from tests.simulator.vision import IMAGES, TOWER, with_tower
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
 MIXTURE = {"model": "mixtral-8x7b", "global_batch_size": 32}
@@ -32,6 +33,12 @@ def two_groups(kind: str) -> dict[str, object]:
 
 
 LINEAR, DELTA = two_groups("mamba-2"), two_groups("gated-delta-net")
+TWELVE_HEADS = changed(TOWER, num_heads=12)
+SEEING, ALONE = (
+    {"model": with_tower(tower=tower), "images": IMAGES}
+    for tower in (TWELVE_HEADS, changed(TWELVE_HEADS, is_replicated=True))
+)
+"""A vision encoder whose heads are dealt out to one, two or four ranks, and one that each of them has as a whole."""
 
 
 def listed_degrees(job: Job) -> set[tuple[int, ...]]:
@@ -73,11 +80,13 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(workload=LINEAR, search={"context_parallel": [1, 2, 3, 4, 8]}),
         job_with(workload=DELTA, search={"context_parallel": [1, 2, 3, 4, 8]}),
         job_with(workload={"model": COMPRESSED}, search={"context_parallel": [1, 2], "tensor_parallel": [1, 2, 4]}),
+        job_with(workload=SEEING, search={"tensor_parallel": [1, 2, 4, 8, 16]}),
+        job_with(workload=ALONE, search={"tensor_parallel": [1, 2, 4, 8, 16]}),
     ],
     ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "heads",
          "windows", "pairs", "groups", "groups and pairs", "pairs alone", "to and fro", "chunks for one schedule",
          "schedules without groups", "weight gradients", "scales of blocks", "linear attention", "delta rule",
-         "compressed tokens"],
+         "compressed tokens", "heads of an encoder", "a replicated encoder"],
 )  # fmt: skip
 def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
     listed = listed_degrees(job)

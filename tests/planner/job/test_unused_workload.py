@@ -14,7 +14,7 @@ from planner.job.unused_fields import unused_fields
 from planner.job.unused_workload import WORKLOAD_RULES, narrowed_to
 from simulator import catalog
 from simulator.domain.job import Job
-from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.plan import Plan, PlanTable, Recompute
 from simulator.domain.workload import Workload
 from simulator.table import Floats
 from tests.simulator.sparse import with_indexer
@@ -105,8 +105,12 @@ PARTS: Mapping[str, Mapping[str, object]] = {
     "lora": {"exchanges_by_all_to_all": True},
     "documents": {"is_split_each": True},
     "muon": {"tensor_mode": "blockwise", "reduction": "all_reduce"},
+    "images": {"encoder_recompute": Recompute.FULL, "trains_encoder": False},
+    "model.vision": {"counts_as_layers": 4},
 }
 """The same of parts of a workload."""
+FEW = {"tokens_per_image": 256, "per_sequence": 1}
+IMAGES = {"model": "qwen3-vl-8b", "images": FEW}
 WITH_PARTS: Mapping[str, Job] = {
     "adapters": job_with(H100_RENTED, workload={"lora": {"rank": 16}}),
     "adapters, data parallel": job_with(H100_RENTED, workload={"lora": {"rank": 16}}, search=ONE),
@@ -116,6 +120,10 @@ WITH_PARTS: Mapping[str, Job] = {
     "adapters that enter blocks": job_with(
         H100_RENTED, workload={"lora": {"rank": 16, "targets": ["linear_qkv", "linear_fc1"]}}
     ),
+    "images": job_with(H100_RENTED, workload=IMAGES),
+    "images, frozen": job_with(H100_RENTED, workload={**IMAGES, "images": {**FEW, "trains_encoder": False}}),
+    "images, balanced": job_with(H100_RENTED, workload={**IMAGES, "stage_layers": "balanced"}),
+    "images, adapters": job_with(H100_RENTED, workload={**IMAGES, "lora": {"rank": 16}}),
     "Muon": job_with(H100_RENTED, workload={"muon": {}}, search={"zero_stages": [0, 1]}),
     "Muon without ZeRO": job_with(H100_RENTED, workload={"muon": {}}, search={"zero_stages": [0]}),
     "Muon on whole layers": job_with(H100_RENTED, workload={"muon": {}}, search={**ONE, "zero_stages": [1]}),
@@ -180,10 +188,15 @@ def test_a_field_of_a_part_is_told_as_unused_where_changing_it_changes_nothing(n
     job, plans = WITH_PARTS[name], plans_of(WITH_PARTS[name])
     before = told(job, plans)
     for part, fields in PARTS.items():
-        if (record := getattr(job.workload, part)) is None:
+        place, _, inner = part.partition(".")
+        outer = getattr(job.workload, place)
+        if (record := getattr(outer, inner) if inner else outer) is None:
             continue
         for field, value in fields.items():
-            other = changed(job, **{part: record.model_copy(update={field: value})})
+            if getattr(record, field) == value:
+                continue
+            copy = record.model_copy(update={field: value})
+            other = changed(job, **{place: outer.model_copy(update={inner: copy}) if inner else copy})
             is_same = np.array_equal(before, told(other, plans), equal_nan=True)
             assert (f"workload.{part}.{field}" in unused_fields(other)) == is_same
 

@@ -16,7 +16,8 @@ from simulator.domain.plan import Schedule
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import can_cut, can_split_evenly, chunk_weights, cuts_evenly, split_layers
 from simulator.memory.peak import peak_memory
-from tests.simulator.builders import gpt, plan_of, table_of, training
+from tests.simulator.builders import changed, gpt, plan_of, table_of, training
+from tests.simulator.vision import TOWER, with_tower
 
 
 @pytest.mark.parametrize(
@@ -248,6 +249,52 @@ def test_balanced_chunks_are_even_where_they_divide_layers_and_ends() -> None:
     predicting = model.model_copy(update={"num_mtp_layers": 1})
     assert cuts_evenly(predicting, "balanced", counts)[7]
     assert not cuts_evenly(model, "balanced", counts)[7]
+
+
+@pytest.mark.parametrize(
+    ("layers", "counts", "pipeline", "virtual", "modules", "cut"),
+    [
+        # 94 + 10 + 2 = 8 x 13 + 2
+        (94, 10, 8, 1, 0, [2, 13, 13, 13, 13, 14, 14, 12]),
+        (94, 0, 8, 1, 0, [11, 12, 12, 12, 12, 12, 12, 11]),
+        (38, 4, 2, 2, 0, [6, 11, 11, 10]),
+        # An encoder that counts for more than its share has a chunk to itself.
+        (12, 20, 4, 1, 0, [0, 4, 5, 3]),
+        (46, 40, 8, 1, 0, [0, 6, 7, 7, 7, 7, 7, 5]),
+        # So do two modules with their logits, where the encoder leaves less for each chunk.
+        (8, 9, 5, 1, 2, [0, 2, 3, 3, 0]),
+        (7, 3, 1, 1, 0, [7]),
+    ],
+)
+def test_balanced_stages_count_a_vision_encoder_as_the_model_says(
+    layers: int, counts: int, pipeline: int, virtual: int, modules: int, cut: list[int]
+) -> None:
+    model = with_tower(gpt(num_layers=layers), changed(TOWER, counts_as_layers=counts))
+    model = changed(model, num_mtp_layers=modules)
+    plans = table_of(plan_of(pipeline=pipeline, virtual=virtual))
+    assert split_layers(model, plans, "balanced").num_layers.tolist() == [cut]
+    assert split_layers(model, plans).num_layers.sum() == layers
+
+
+@given(
+    layers=st.integers(1, 130),
+    counts=st.integers(0, 150),
+    pipeline=st.integers(1, 32),
+    virtual=st.integers(1, 4),
+    modules=st.integers(0, 4),
+)
+def test_balanced_stages_have_all_layers_and_none_has_fewer_than_none(
+    layers: int, counts: int, pipeline: int, virtual: int, modules: int
+) -> None:
+    plans = table_of(plan_of(pipeline=pipeline, virtual=virtual))
+    model = with_tower(gpt(num_layers=layers), changed(TOWER, counts_as_layers=counts))
+    model = changed(model, num_mtp_layers=modules)
+    assume(can_cut(model, "balanced", plans.pipeline_parallel * plans.virtual_pipeline)[0])
+    cut = split_layers(model, plans, "balanced").num_layers
+    assert cut.sum() == layers
+    assert cut.min() >= 0
+    inner = cut[0, 1:-1]
+    assert not len(inner) or np.ptp(inner) <= 1
 
 
 def test_balanced_chunks_may_be_as_many_as_layers_and_ends() -> None:

@@ -1,0 +1,122 @@
+"""What does a vision encoder keep on the first stage, and which weights does it hold there?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.domain.lora import Lora
+from simulator.domain.plan import Plan, Recompute, Schedule
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import chunk_weights, split_layers
+from simulator.layout.trained_weights import StepWeights
+from simulator.memory.activations import activations_of_stage, in_flight_chunks
+from simulator.memory.encoder_activations import encoder_activations
+from simulator.memory.peak import memory_by_stage
+from tests.simulator.builders import changed, plan_of, table_of, training
+from tests.simulator.vision import DEEP_TOWER, IMAGES, LANGUAGE, TOWER, on_images, with_tower
+
+P, N, H = 1440, 360, 1024
+FROZEN = changed(IMAGES, trains_encoder=False)
+TEXT = training(LANGUAGE, global_batch_size=64)
+
+
+def kept_of(workload: Workload, plan: Plan | None = None) -> float:
+    return float(encoder_activations(workload, table_of(plan or plan_of())).kept[0])
+
+
+class TestActivations:
+    def test_layers_keep_what_ungated_ones_do_and_ends_their_inputs(self) -> None:
+        """34 h bytes a token without dropout masks (Korthikanti et al.): 2 x 4 of norms, 8 h of heads, 2 x 8 h of the block."""
+        layer = P * (8 * H + 8 * H + 16 * H)
+        ends = 2 * P * 588 + 2 * N * (4096 + 2 * 4096)
+        assert kept_of(on_images()) == pytest.approx(6 * layer + ends)
+
+    def test_tensor_parallel_ranks_split_blocks_but_not_norms(self) -> None:
+        layer = P * (8 * H + 24 * H / 4)
+        ends = 2 * P * 588 + 2 * N * (4096 + 2 * 4096 / 4)
+        assert kept_of(on_images(), plan_of(tensor=4)) == pytest.approx(6 * layer + ends)
+        whole = on_images(changed(TOWER, is_replicated=True))
+        assert kept_of(whole, plan_of(tensor=4)) == kept_of(on_images())
+
+    def test_full_recomputation_keeps_inputs_of_layers(self) -> None:
+        again = on_images(images=changed(IMAGES, encoder_recompute=Recompute.FULL))
+        ends = 2 * P * 588 + 2 * N * (4096 + 2 * 4096)
+        assert kept_of(again) == pytest.approx(6 * 2 * P * H + ends)
+        assert kept_of(on_images(), plan_of(recompute=Recompute.FULL)) == kept_of(on_images())
+
+    def test_a_frozen_encoder_keeps_what_enters_its_projectors(self) -> None:
+        assert kept_of(on_images(images=FROZEN)) == 2 * N * (4096 + 2 * 4096)
+        several = 3 * 2 * N * (4096 + 2 * (2048 + 4096))
+        assert kept_of(on_images(DEEP_TOWER, FROZEN)) == several
+        assert kept_of(on_images(lora=Lora(rank=16))) == 0.0
+
+    @pytest.mark.parametrize(
+        "plan",
+        [
+            plan_of(pipeline=4, data=2),
+            plan_of(pipeline=2, virtual=4, data=2),
+            plan_of(pipeline=4, virtual=2, data=2, schedule=Schedule.ZB_V),
+            plan_of(data=4),
+        ],
+    )
+    def test_the_first_stage_keeps_them_for_every_micro_batch_in_flight(self, plan: Plan) -> None:
+        plans, stages = table_of(plan), range(plan.pipeline_parallel)
+        kept = [
+            [
+                float(
+                    activations_of_stage(
+                        each, plans, split_layers(each.model, plans), np.array([stage])
+                    ).kept_bytes[0]
+                )
+                for stage in stages
+            ]
+            for each in (on_images(), TEXT)
+        ]
+        more = [ours - plain for ours, plain in zip(*kept, strict=True)]
+        assert more[1:] == [0.0] * (plan.pipeline_parallel - 1)
+        if plan.virtual_pipeline == 1:
+            held = int(in_flight_chunks(on_images(), plans, np.array([0]))[0])
+            assert more[0] == pytest.approx(held * kept_of(on_images(), plan))
+        else:
+            assert more[0] >= plan.pipeline_parallel * kept_of(on_images(), plan) * (1.0 - 1e-9)
+
+    def test_only_the_first_stage_needs_more_memory(self) -> None:
+        plan = plan_of(pipeline=4, data=2)
+        ours, plain = (memory_by_stage(each, plan).peak_bytes for each in (on_images(), TEXT))
+        assert ours[0] > plain[0]
+        assert ours[1:].tolist() == plain[1:].tolist()
+
+
+class TestWeights:
+    def test_they_are_on_the_first_chunk_alone(self) -> None:
+        plans = table_of(plan_of(pipeline=2, virtual=2, data=2))
+        ours, plain = (
+            chunk_weights(model, plans, split_layers(model, plans)) for model in (with_tower(), LANGUAGE)
+        )
+        more = (ours.shared - plain.shared)[0].tolist()
+        assert more == [TOWER.parameters(2048), 0.0, 0.0, 0.0]
+        assert np.array_equal(ours.never_cast - plain.never_cast, [more])
+        assert not np.any(ours.whole)
+
+    def test_replicated_ones_are_whole_on_every_rank(self) -> None:
+        plans, model = table_of(plan_of(tensor=4)), with_tower(tower=changed(TOWER, is_replicated=True))
+        ours, plain = (
+            chunk_weights(each, plans, split_layers(each, plans)).shared_on_rank(plans)[0, 0]
+            for each in (model, LANGUAGE)
+        )
+        assert ours - plain == pytest.approx(TOWER.parameters(2048))
+
+    @pytest.mark.parametrize("is_replicated", [False, True])
+    def test_frozen_ones_are_told_apart_from_projectors(self, is_replicated: bool) -> None:
+        tower = changed(TOWER, is_replicated=is_replicated)
+        workload, plans = on_images(tower, FROZEN), table_of(plan_of(tensor=2, data=2))
+        chunks = split_layers(workload.model, plans)
+        weights = StepWeights.of(workload, plans, chunks)
+        assert weights.frozen is not None
+        assert weights.frozen.shared[0, 0] == tower.tower_parameters
+        assert np.all(weights.frozen.whole == is_replicated * tower.tower_parameters)
+        projectors = tower.projector_parameters(2048)
+        assert weights.trained.shared[0, 0] == LANGUAGE.num_parameters + projectors
+        whole = weights.together.whole
+        assert np.all(whole == is_replicated * tower.parameters(2048))
