@@ -31,3 +31,8 @@ class Images(Record):
     def tokens_per_sequence(self) -> float:
         """Tokens of a sequence that stand for images, on average."""
         return self.per_sequence * self.tokens_per_image
+
+    @property
+    def most_per_sequence(self) -> float:
+        """Images of a sequence on the rank that has most."""
+        return self.per_sequence * self.imbalance

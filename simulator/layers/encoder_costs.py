@@ -7,6 +7,8 @@ With P patches of h values each, of p pixels, on a rank; T tokens of the languag
     projector    products of I rows, split by columns and by rows in turn; patches of a token are put side by side before them
     placing      all tokens are written once empty and once with their text or image; backward both gradients are gathered
 
+Times are means over all micro-batches; with less than one image in each on average, only some of them run the encoder.
+
 A projector leaves two products with an all-reduce of its tokens and, where the encoder is trained, enters them backward with
 one of its input (Megatron-LM: `MultimodalProjector`, `_preprocess_data` of `LLaVAModel`). What is frozen has no backward pass.
 """
@@ -22,7 +24,7 @@ from simulator.layers.layer_costs import dense_layer
 from simulator.layers.moved_operators import SUM_PASSES
 from simulator.layers.part_times import PartTimes
 from simulator.layers.weight_gradients import dense_layer_weight_gradients_s
-from simulator.layout.encoder import encoder_plans, encoder_workload
+from simulator.layout.encoder import encoder_plans, encoder_workload, share_with_images
 from simulator.layout.kept_inputs import ACTIVATION_BYTES
 from simulator.machine.network import all_reduce_s
 from simulator.machine.rank import Rank, once_per_rank
@@ -51,9 +53,14 @@ def encoder_rank(rank: Rank) -> Rank:
     )
 
 
+def encoder_share(rank: Rank) -> Floats:
+    """Returns the share of the micro-batches that run the encoder, `(n,)`."""
+    return share_with_images(rank.workload, rank.plans)
+
+
 def encoder_layer(rank: Rank) -> PartTimes:
     """Returns the times of a layer of the vision encoder."""
-    times = dense_layer(encoder_rank(rank))
+    times = dense_layer(encoder_rank(rank)).scaled(encoder_share(rank))
     return times if rank.workload.trained_vision == "all" else times.forward_alone
 
 
@@ -68,7 +75,7 @@ def patches(rank: Rank) -> PartTimes:
     times = _compute_alone(
         encoder.product_s(encoder.tokens, hidden, values) * rank.compute_slowdown + added_s,
         encoder.weight_gradient_s(encoder.tokens, hidden, values) * rank.compute_slowdown + read_s,
-    )
+    ).scaled(encoder_share(rank))
     return times if rank.workload.trained_vision == "all" else times.forward_alone
 
 
@@ -82,15 +89,12 @@ def projectors(rank: Rank) -> PartTimes:
         rank.memory_bound_s(COPY_PASSES * placed, 2.0),
     )
     forward_s, backward_s = _products_s(rank)
-    collectives_s = projector_collectives_s(rank)
     back = side_by_side_s if rank.workload.trained_vision == "all" else np.zeros_like(side_by_side_s)
-    times = replace(
-        _compute_alone(
-            number * (forward_s + side_by_side_s) + placing_s[0], number * (backward_s + back) + placing_s[1]
-        ),
-        forward_tensor_comm_s=collectives_s[0],
-        backward_tensor_comm_s=collectives_s[1],
-    )
+    computed = _compute_alone(
+        number * (forward_s + side_by_side_s) + placing_s[0], number * (backward_s + back) + placing_s[1]
+    ).scaled(encoder_share(rank))
+    collectives_s = projector_collectives_s(rank)
+    times = replace(computed, forward_tensor_comm_s=collectives_s[0], backward_tensor_comm_s=collectives_s[1])
     return times.forward_alone if rank.workload.trained_vision == "nothing" else times
 
 
@@ -98,7 +102,7 @@ def projector_collectives_s(rank: Rank) -> Directions:
     """Returns the collectives of all projectors, forward and backward, `(n,)` each."""
     group, none_s = encoder_rank(rank).tensor_group, np.zeros(len(rank.plans))
     forward_s, backward_s = (
-        total([none_s, *(all_reduce_s(num_bytes=each, **group) for each in way)])
+        encoder_share(rank) * total([none_s, *(all_reduce_s(num_bytes=each, **group) for each in way)])
         for way in projector_bytes(rank)
     )
     return forward_s, backward_s
@@ -107,7 +111,8 @@ def projector_collectives_s(rank: Rank) -> Directions:
 def projector_bytes(rank: Rank) -> tuple[list[Floats], list[Floats]]:
     """Returns what tensor-parallel ranks add up behind every second product, and backward in front of it, `(n,)` each.
 
-    Without a trained encoder nothing needs the gradient of what enters the first product.
+    That is for a micro-batch with images. Without a trained encoder nothing needs the gradient of what enters the first
+    product.
     """
     vision, trained = _vision(rank), rank.workload.trained_vision
     widths = [*vision.projector_sizes, rank.workload.model.hidden_size]
@@ -127,13 +132,13 @@ def projector_weight_gradients_s(rank: Rank) -> Floats:
         return np.zeros(len(rank.plans))
     encoder = encoder_rank(rank)
     products_s = [encoder.weight_gradient_s(*product) for product in _split_products(rank)]
-    return _vision(rank).num_projectors * total(products_s) * rank.compute_slowdown
+    return encoder_share(rank) * _vision(rank).num_projectors * total(products_s) * rank.compute_slowdown
 
 
 def encoder_weight_gradients_s(rank: Rank) -> Floats:
     """Returns the weight-gradient products of a layer of the vision encoder, `(n,)`; none where it is frozen."""
-    is_trained = rank.workload.trained_vision == "all"
-    return is_trained * dense_layer_weight_gradients_s(encoder_rank(rank))
+    share = encoder_share(rank) * (rank.workload.trained_vision == "all")
+    return share * dense_layer_weight_gradients_s(encoder_rank(rank))
 
 
 def patch_weight_gradients_s(rank: Rank) -> Floats:
@@ -170,7 +175,7 @@ def _split_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
 
 
 def _image_tokens(rank: Rank) -> Floats:
-    """Tokens of a micro-batch that stand for images, `(n,)`."""
+    """Tokens that stand for images in a micro-batch that has any, `(n,)`."""
     return encoder_rank(rank).tokens / _vision(rank).patches_per_token
 
 

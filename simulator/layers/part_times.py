@@ -24,6 +24,10 @@ class PartTimes(Table):
     """Time that the forward pass saves as one of a pair of `dual_pipe_v`, all of it expert traffic."""
     backward_hidden_s: Floats
 
+    def scaled(self, share: Floats) -> Self:
+        """Returns the mean over micro-batches of which only a share, `(n,)`, passes the part."""
+        return replace(self, **{name: share * getattr(self, name) for name in self.names()})
+
     @property
     def forward_alone(self) -> Self:
         """The same without a backward pass."""

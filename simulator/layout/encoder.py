@@ -22,6 +22,7 @@ from simulator.domain.plan import PlanTable, Recompute
 from simulator.domain.recompute_modules import CORE
 from simulator.domain.vision import VisionEncoder
 from simulator.domain.workload import Workload
+from simulator.table import Floats
 
 SEEN_FROM_BOTH_SIDES = 2
 """A token sees half of a sequence under a causal mask, a patch all of its image."""
@@ -74,6 +75,13 @@ def encoder_workload(workload: Workload) -> Workload:
             "images": images.model_copy(update={"trains_encoder": workload.trained_vision == "all"}),
         }
     )
+
+
+def share_with_images(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns the share of the micro-batches that have an image, `(n,)`: all, or, with less than one on average, so many."""
+    images = workload.images
+    assert images is not None
+    return np.asarray(np.minimum(1.0, plans.micro_batch_size * images.most_per_sequence))
 
 
 def encoder_plans(workload: Workload, plans: PlanTable) -> PlanTable:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from simulator.domain.plan import PlanTable
 from simulator.domain.workload import Workload
 from simulator.table import Floats, Integers
 
 
 def micro_batch_tokens(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns the tokens of one micro-batch on one context-parallel rank, `(n,)`; in a vision encoder patches of its images."""
+    """Returns the tokens of one micro-batch on one context-parallel rank, `(n,)`.
+
+    In a vision encoder they are the patches of its images, of one that has any.
+    """
     if workload.images and workload.is_vision_encoder:
-        per_sequence = workload.images.per_sequence * workload.images.imbalance
-        return plans.micro_batch_size * (per_sequence * workload.sequence_length) / plans.context_parallel
+        images = np.maximum(1.0, plans.micro_batch_size * workload.images.most_per_sequence)
+        return np.asarray(images * workload.sequence_length / plans.context_parallel)
     return plans.micro_batch_size * workload.sequence_length / plans.context_parallel
 
 

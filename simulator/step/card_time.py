@@ -23,7 +23,7 @@ import numpy as np
 from simulator.compiled import compiled
 from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
-from simulator.layers.encoder_costs import encoder_rank, projector_collectives_s
+from simulator.layers.encoder_costs import encoder_rank, encoder_share, projector_collectives_s
 from simulator.layers.input_gradients import entered_in_layer, entered_in_output, gathered_again_s
 from simulator.layers.recomputed_modules import repeats_block, repeats_core, repeats_exchange
 from simulator.layers.token_prediction import projection_traffic_s
@@ -89,7 +89,8 @@ def _vision_traffic_s(rank: Rank, kind: Part) -> Directions:
     if kind is Part.PROJECTOR:
         return projector_collectives_s(rank)
     forward_s, backward_s = _layer_traffic_s(encoder_rank(rank), is_expert=False)
-    return forward_s, backward_s if rank.workload.trained_vision == "all" else none_s
+    share = encoder_share(rank)
+    return share * forward_s, share * backward_s if rank.workload.trained_vision == "all" else none_s
 
 
 def _module_traffic_s(rank: Rank) -> Directions:

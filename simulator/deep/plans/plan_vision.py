@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulator.deep.plans.plan_items import PartPasses, work
+from simulator.deep.plans.plan_items import PartPasses, repeated, work
 from simulator.deep.plans.plan_operators import layer_passes
 from simulator.deep.plans.tensor_ends import TensorEnds
 from simulator.layers.encoder_costs import (
     encoder_rank,
+    encoder_share,
     patches,
     projector_weight_gradients_s,
     projectors,
@@ -22,12 +23,20 @@ PATCHES, PROJECTORS = "patches", "projectors"
 
 def vision_passes(rank: Rank, kind: Part) -> PartPasses:
     """Returns the passes through a part of the vision encoder; a frozen one has no backward pass."""
-    if kind is Part.ENCODER:
-        passes = layer_passes(encoder_rank(rank), is_expert=False)
-    else:
-        passes = _patch_passes(rank) if kind is Part.PATCHES else _projector_passes(rank)
+    made = {Part.PATCHES: _patch_passes, Part.ENCODER: _layer_passes, Part.PROJECTOR: _projector_passes}
+    passes = made[kind](rank)
     return (
         passes if has_backward(rank.workload, kind) else replace(passes, backward=(), weight_gradient_s=0.0)
+    )
+
+
+def _layer_passes(rank: Rank) -> PartPasses:
+    """One layer, as often as a micro-batch passes it."""
+    share, passes = float(encoder_share(rank)[0]), layer_passes(encoder_rank(rank), is_expert=False)
+    return PartPasses(
+        forward=repeated(passes.forward, share),
+        backward=repeated(passes.backward, share),
+        weight_gradient_s=share * passes.weight_gradient_s,
     )
 
 

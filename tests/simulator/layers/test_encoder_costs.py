@@ -263,3 +263,20 @@ class TestSteps:
         assert reach.has_images
         assert not MEASURED_REACH.has_images
         assert beyond_measured(reach) == ("images",)
+
+    @pytest.mark.parametrize(
+        "plan", [plan_of(data=4), plan_of(tensor=2, data=2), plan_of(data=2, micro_batch=2)]
+    )
+    def test_with_few_images_some_micro_batches_pass_without_the_encoder(self, plan: Plan) -> None:
+        rank = rank_with(plan)
+        number = 0.25 / plan.micro_batch_size
+        few = rank_with(plan, on_images(images=changed(IMAGES, per_sequence=number), kernel_launch="graph"))
+        one_each = changed(IMAGES, per_sequence=1.0 / plan.micro_batch_size)
+        single = rank_with(plan, on_images(images=one_each, kernel_launch="graph"))
+        for part in VISION:
+            ours, theirs = part_times(few, part), part_times(single, part)
+            assert ours.forward_s == pytest.approx(0.25 * theirs.forward_s)
+            assert ours.backward_s == pytest.approx(0.25 * theirs.backward_s)
+            assert part_traffic_s(few, part)[0] == pytest.approx(0.25 * part_traffic_s(single, part)[0])
+        assert encoder_rank(few).tokens == encoder_rank(single).tokens == 576
+        assert encoder_rank(rank).tokens == plan.micro_batch_size * P
