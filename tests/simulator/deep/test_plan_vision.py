@@ -26,6 +26,7 @@ WORKLOADS: dict[str, Workload] = {
     "recomputed": on_images(DEEP_TOWER, changed(IMAGES, encoder_recompute=Recompute.FULL)),
     "cores recomputed": on_images(images=changed(IMAGES, encoder_recompute=Recompute.SELECTIVE)),
     "replicated": on_images(WHOLE, has_sequence_parallel=False),
+    "few images": on_images(images=changed(IMAGES, per_sequence=0.3)),
     "adapters": on_images(DEEP_TOWER, lora=Lora(rank=16)),
 }
 

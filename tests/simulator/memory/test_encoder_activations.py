@@ -32,6 +32,10 @@ class TestActivations:
         ends = 2 * P * 588 + 2 * N * (4096 + 2 * 4096)
         assert kept_of(on_images()) == pytest.approx(6 * layer + ends)
 
+    def test_a_micro_batch_that_has_an_image_counts_where_most_have_none(self) -> None:
+        one, few = (changed(IMAGES, per_sequence=number) for number in (1.0, 0.01))
+        assert kept_of(on_images(images=few)) == kept_of(on_images(images=one))
+
     def test_tensor_parallel_ranks_split_blocks_but_not_norms(self) -> None:
         layer = P * (8 * H + 24 * H / 4)
         ends = 2 * P * 588 + 2 * N * (4096 + 2 * 4096 / 4)
