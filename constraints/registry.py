@@ -68,12 +68,14 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "data_parallel, or another node",
     ),
     "attention_heads": _about(
-        "t | heads, and t | KV heads or KV heads | t; t = 1 with compressed attention",
+        "t | heads, and t | KV heads or KV heads | t, and t | heads of vision; t = 1 with compressed attention",
         f"{MEGATRON}: heads are split over ranks; more ranks than KV heads hold copies of them; compressed attention "
         "has all heads on every rank (DSv4HybridAttention of Megatron Core)",
         "tensor_parallel",
     ),
-    "feed_forward": _about("t | ffn_hidden_size", f"{MEGATRON}: columns are split", "tensor_parallel"),
+    "feed_forward": _about(
+        "t | ffn_hidden_size, and that of vision", f"{MEGATRON}: columns are split", "tensor_parallel"
+    ),
     "layers": _about(
         "p v <= L, or p v = L + 2",
         f"{MEGATRON_PIPELINE}; uneven chunks: Megatron Core, pipeline_model_parallel_layout; no layer at both ends: Llama 3, "

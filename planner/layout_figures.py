@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from constraints.layout import shared_vision
 from constraints.layout_rule import LayoutRule
 from planner.text import human
 from simulator.domain.job import Job
@@ -55,8 +56,11 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
     of_job: dict[str, Figures] = {
         "gpu_range": {f"{place}.min": offer.num_gpus.min, f"{place}.max": offer.num_gpus.max, **nodes},
         "whole_nodes": {"gpus_per_node": offer.node.num_accelerators},
-        "attention_heads": _heads(model),
-        "feed_forward": {"ffn_hidden_size": model.ffn_hidden_size},
+        "attention_heads": {**_heads(model), **_of_vision(model, "num_heads")},
+        "feed_forward": {
+            "ffn_hidden_size": model.ffn_hidden_size,
+            **_of_vision(model, "ffn_hidden_size"),
+        },
         "layers": {"num_layers": model.num_layers},
         "recomputed_layers": {"num_layers": model.num_layers},
         "interleaving": {"num_microbatches": replica_batch},
@@ -89,6 +93,12 @@ def _heads(model: ModelShape) -> Figures:
         f"linear_attention.{name}": getattr(linear, name) for name in ("num_heads", "num_key_heads") if linear
     }
     return {"num_heads": model.num_heads, "num_kv_heads": model.num_kv_heads, **of_states}
+
+
+def _of_vision(model: ModelShape, name: str) -> Figures:
+    """A size of a vision encoder that tensor-parallel ranks share."""
+    vision = shared_vision(model)
+    return {f"vision.{name}": getattr(vision, name)} if vision else {}
 
 
 _PLAN_FIGURES = {

@@ -35,6 +35,7 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
         "num_heads",
         "num_parameters",
         "num_active_parameters",
+        "vision_parameters",
         "linear_kind",
         "indexer_chosen_tokens",
         "compressed_chosen_tokens",

@@ -9,10 +9,12 @@ import pytest
 
 from planner.job.file import load_job, parse_job
 from planner.launch.answer import launch_plan
+from planner.layout_figures import layout_figures
 from simulator import catalog
 from simulator.domain.job import Job
 from simulator.errors import InputError
 from tests.planner.job_documents import WORKLOAD, changed, refusal
+from tests.simulator.builders import plan_of
 from tests.simulator.catalog.test_vision_configs import CLIP, LLAMA
 from tests.simulator.vision import TOWER
 from tests.support import H100_RENTED, job_with
@@ -97,6 +99,14 @@ class TestRefusals:
     def test_half_of_it_is_told_with_what_is_missing(self, model: object, images: object, told: str) -> None:
         workload = {**WORKLOAD, "model": model, **({"images": images} if images else {})}
         assert told in refusal(changed(workload=workload))
+
+    def test_heads_of_an_encoder_are_told_where_ranks_cannot_share_them(self) -> None:
+        job = job_with(H100_RENTED, workload={"model": "qwen3-vl-8b", "images": IMAGES})
+        plan = plan_of(tensor=32)
+        assert layout_figures(job, plan, "attention_heads")["vision.num_heads"] == 16
+        assert layout_figures(job, plan, "feed_forward")["vision.ffn_hidden_size"] == 4304
+        alone = job_with(H100_RENTED, workload={"model": "qwen2.5-vl-7b", "images": IMAGES})
+        assert "vision.num_heads" not in layout_figures(alone, plan, "attention_heads")
 
     def test_megatron_lm_gets_no_script(self) -> None:
         job = job_with(H100_RENTED, workload={"model": "qwen3-vl-8b", "images": IMAGES})
