@@ -59,7 +59,7 @@ def constraint_texts(name: str | None = None) -> tuple[Constraint, ...]:
 
     Example:
         >>> constraint_texts("feed_forward")[0].formula
-        't | ffn_hidden_size'
+        't | ffn_hidden_size, and that of vision'
     """
     if name is not None and name not in CONSTRAINTS:
         rule = f"is no constraint; {nearest(name, tuple(CONSTRAINTS))}"

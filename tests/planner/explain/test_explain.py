@@ -265,7 +265,7 @@ def test_one_constraint_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> 
     assert cli.main(["explain", "feed_forward", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     (text,) = answer["constraints"]
-    assert (text["formula"], text["kind"]) == ("t | ffn_hidden_size", "layout")
+    assert (text["formula"], text["kind"]) == ("t | ffn_hidden_size, and that of vision", "layout")
     assert cli.main(["explain", "feed_forward"]) == 0
     assert "arXiv 1909.08053" in capsys.readouterr().out
 
