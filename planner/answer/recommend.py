@@ -13,6 +13,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from constraints.evaluation import Evaluation
+from constraints.limits import set_limits
 from planner.answer.destination import Destination
 from planner.explain.infeasible import explain
 from planner.input.arguments import (
@@ -240,6 +241,7 @@ def _answer(
         rejected=rejections(job, result),
         num_evaluated=result.archive.num_evaluated,
         num_feasible=result.archive.num_feasible,
+        has_limits=bool(set_limits(job)),
         algorithm=algorithm_text(job, result),
         infeasibility=infeasibility,
         carbon_scope=scope_text(job),

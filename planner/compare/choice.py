@@ -13,6 +13,7 @@ import numpy as np
 
 from constraints.evaluation import evaluate
 from constraints.layout import is_valid_layout
+from constraints.limits import set_limits
 from objectives.pareto import front_rows
 from planner.compare.figures import Cause, Metrics, change, figures_or_reason, without_rounding
 from planner.compare.inputs import Difference, OfferKey, differences, offer_keys, with_input
@@ -21,6 +22,7 @@ from planner.compare.words import name_words
 from planner.recommended.choice import chosen_row
 from planner.recommended.design_words import layout
 from planner.text import human
+from planner.text.limit_words import CAN_BE_RUN
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 
@@ -49,7 +51,10 @@ def choices_of(first: Side, other: Side) -> tuple[list[Cause], list[str]]:
     known = list(dict.fromkeys((*_known(first), *_known(other))))
     own, theirs = _choice(first.job, known), _choice(other.job, known)
     if own is None:
-        return [], [f"none of the designs of the two answers meets the limits of {first.name}"]
+        feasible = (
+            f"meets the limits of {first.name}" if set_limits(first.job) else f"{CAN_BE_RUN} as {first.name}"
+        )
+        return [], [f"none of the designs of the two answers {feasible}"]
     chosen = [_choice(with_input(first.job, difference, other.job), known) for difference in found]
     causes = [
         _cause(difference, first.job, other.job, own, design)
@@ -88,7 +93,9 @@ def _cause(
 ) -> Cause:
     """The design that one changed input chooses, beside the one that is chosen without it, both under that input."""
     if chosen is None:
-        note = "with this input alone, none of the designs of the two answers meets the limits"
+        changed = with_input(first, difference, other)
+        feasible = "meets the limits" if set_limits(changed) else CAN_BE_RUN
+        note = f"with this input alone, none of the designs of the two answers {feasible}"
         return Cause(input=difference.name, effects={}, note=note)
     if chosen == own:
         return Cause(input=difference.name, effects={})

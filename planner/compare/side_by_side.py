@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from constraints.evaluation import evaluate
+from constraints.limits import set_limits
 from planner import __version__
 from planner.compare.causes import explanation_of
 from planner.compare.certainty import certainty_notes
@@ -17,6 +18,7 @@ from planner.grid_conventions import GridConvention, grid_convention, grid_notes
 from planner.job.in_short import in_short
 from planner.recommended.output import SINGLE_FIGURES
 from planner.recommended.recommendation import Design
+from planner.text.limit_words import CAN_BE_RUN
 from simulator.domain.hardware import Site
 from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError, Problem
@@ -136,9 +138,13 @@ def _sites_of(side: Side) -> Sequence[Site]:
     ]
 
 
+def _why_none(side: Side) -> str:
+    return "its limits cannot be met" if set_limits(side.job) else f"none {CAN_BE_RUN}"
+
+
 def _warnings(sides: Sequence[Side], designs: Sequence[Design | None]) -> list[str]:
     notes = [
-        f"{side.name} has no design, because its limits cannot be met. {'; '.join(side.reasons)}".rstrip()
+        f"{side.name} has no design, because {_why_none(side)}. {'; '.join(side.reasons)}".rstrip()
         for side in sides
         if side.plan is None
     ]

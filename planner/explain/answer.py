@@ -134,6 +134,7 @@ def explain_space(
         num_feasible=counted.num_feasible,
         removed=counted.removals,
         binding=() if reason else _binding(job, whole, least),
+        has_limits=bool(set_limits(job)),
         fewest=_fewest(job, whole, least) if with_fewest and reason is None else None,
         infeasibility=reason,
     )

@@ -118,6 +118,8 @@ class SpaceExplanation(Record):
     """Designs removed by each constraint; only constraints that remove any."""
     binding: tuple[Binding, ...]
     """Limits that increase the lowest time, cost or carbon; empty if no design meets all limits."""
+    has_limits: bool = True
+    """Whether the job sets any limit."""
     fewest: FewestAccelerators | None
     """The smallest cluster; null if not requested, or if no design meets the limits."""
     infeasibility: Infeasibility | None

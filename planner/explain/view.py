@@ -160,5 +160,7 @@ def _binding_sentences(explained: SpaceExplanation) -> Iterator[str]:
     for one in explained.binding:
         name, written = AMOUNTS[one.quantity]
         yield f"{one.constraint}: the lowest {name} is {written(one.least)}; without it {written(one.least_without)}"
-    if not explained.binding:
+    if not explained.has_limits:
+        yield "None: the job sets no limits."
+    elif not explained.binding:
         yield "None: removing any one of them lowers neither the lowest time nor the lowest cost or carbon."

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from constraints.limits import ExcessTable, wanted_probability
+from constraints.limits import ExcessTable, set_limits, wanted_probability
 from planner.recommended.design_words import in_site
 from planner.recommended.limit_uses import limit_uses, share_of_runs
 from planner.recommended.recommendation import Recommendation, Rejection
 from planner.text import human
+from planner.text.limit_words import are_feasible
 from planner.text.objective_words import OBJECTIVE_WORDS, amount
 from simulator.domain.job import Job, Objective
 from simulator.domain.offer import Offer
@@ -77,20 +78,23 @@ def _not_on_front(job: Job, front: Evaluation, row: int, tally: OfferTally) -> I
 def _at_best(job: Job, tally: OfferTally, offers: Sequence[int], chosen: Floats) -> str:
     """What the designs of some offers reach in each objective, or why none is feasible."""
     num_designs, num_feasible = (int(each[offers].sum()) for each in (tally.num_designs, tally.num_feasible))
+    has_limits = bool(set_limits(job))
     if not num_designs:
         return ": none was simulated"
     if not num_feasible:
         broken = ", ".join(f"{number:,} {name}" for name, number in tally.breaking_of(offers).items())
-        return f": none of {human.designs(num_designs)} simulated meets all limits; violated: {broken}"
+        feasible = are_feasible(1, has_limits=has_limits)
+        return f": none of {human.designs(num_designs)} simulated {feasible}; violated: {broken}"
     least = tally.least[offers].min(axis=0)
     reached = ", ".join(
         f"{OBJECTIVE_WORDS[objective]} {amount(objective, value)}"
         + ("" if objective.is_risk else f" ({_change(value, own)})")
         for objective, value, own in zip(job.objectives, least.tolist(), chosen.tolist(), strict=True)
     )
+    feasible = are_feasible(num_feasible, has_limits=has_limits)
     if num_feasible == 1:
-        return f"; the only one that meets all limits has {reached}"
-    return f"; the lowest values of its {num_feasible:,} designs that meet all limits: {reached}"
+        return f"; the only one that {feasible} has {reached}"
+    return f"; the lowest values of its {num_feasible:,} designs that {feasible}: {reached}"
 
 
 def _method(job: Job, num_front: int) -> str:
@@ -207,9 +211,9 @@ def searched_text(answer: Recommendation) -> str:
     """Returns how many designs the search simulated; a proof that none exists can do without any."""
     if answer.status == "infeasible" and not answer.num_evaluated:
         return "no design was left to simulate"
-    meet = "meets" if answer.num_feasible == 1 else "meet"
+    feasible = are_feasible(answer.num_feasible, has_limits=answer.has_limits)
     simulated = human.designs(answer.num_evaluated)
-    return f"{simulated} simulated, {human.count(answer.num_feasible)} {meet} all limits"
+    return f"{simulated} simulated, {human.count(answer.num_feasible)} {feasible}"
 
 
 def rule_text(job: Job, name: str) -> str:

@@ -258,7 +258,9 @@ class Recommendation(Record):
     """Designs that the search simulated, all of which are in MLflow; designs simulated for a proof of infeasibility are not
     counted."""
     num_feasible: int
-    """Designs that meet every limit."""
+    """Designs that meet every limit; where the job sets none, designs that fit the memory and end."""
+    has_limits: bool = True
+    """Whether the job sets any limit; true in answers of older versions."""
     algorithm: str
     """How the space was searched."""
     infeasibility: Infeasibility | None

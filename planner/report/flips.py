@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate, judge
+from constraints.limits import set_limits
 from objectives.run_response import slow_down_steps
 from planner.recommended.choice import chosen_row
 from planner.recommended.recommendation import Design, Recommendation
@@ -22,6 +23,7 @@ from planner.report.fastest import FastestRuns
 from planner.report.rivals import Rival, offers_tried, rivals
 from planner.report.units import text
 from planner.text import human
+from planner.text.limit_words import CAN_BE_RUN
 from planner.uncertain.uncertain_inputs import STEP_TIME, Lever, Moved, uncertain_inputs
 from planner.uncertain.uncertainty import step_range
 from planner.views.sensitivity_view import input_text, input_words
@@ -283,7 +285,8 @@ def _flip(choice: _Choice, lever: Lever, end: _Case) -> tuple[Mark, str] | None:
         half = choice.case(lever, 0.5 * (same + other.value))
         same, other = (half.value, other) if choice.chosen(half) == best else (same, half)
     chosen = choice.chosen(other)
-    becomes = chosen.words if chosen else "no considered design meets the limits"
+    none = f"no considered design {'meets the limits' if set_limits(other.job) else CAN_BE_RUN}"
+    becomes = chosen.words if chosen else none
     if other.broken:
         becomes += (
             f", because the recommended one violates {', '.join(human.words(name) for name in other.broken)}"

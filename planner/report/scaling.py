@@ -16,6 +16,7 @@ from planner.report.fastest import FastestRuns
 from planner.report.rivals import sizes_of
 from planner.report.units import text
 from planner.text import human
+from planner.text.limit_words import are_feasible
 from simulator.domain.job import Job
 from simulator.table import Booleans, Floats
 from simulator.units import DAY
@@ -69,7 +70,7 @@ def scaling(
     times = [_time_curve(job, offers[name], best, cloud, fastest) for name in names]
     costs = [_Curve(name, _cheapest(name, answer, best, cloud)) for name in names]
     left_out = list(offers)[MOST_CURVES:]
-    return [*_time_figure(times, best, left_out), *_cost_figure(costs, best, left_out)]
+    return [*_time_figure(times, best, left_out), *_cost_figure(costs, answer, best, left_out)]
 
 
 def _long(curves: list[_Curve]) -> list[_Curve]:
@@ -114,15 +115,18 @@ def _time_figure(known: list[_Curve], best: Design, left_out: list[str]) -> Iter
     )
 
 
-def _cost_figure(known: list[_Curve], best: Design, left_out: list[str]) -> Iterator[LinesFigure]:
+def _cost_figure(
+    known: list[_Curve], answer: Recommendation, best: Design, left_out: list[str]
+) -> Iterator[LinesFigure]:
     curves = _long(known)
     if not curves:
         return
+    feasible = are_feasible(1, has_limits=answer.has_limits)
     yield LinesFigure(
         name="scaling-cost",
         title=_cost_title(curves),
         note=(
-            "Cost of the cheapest simulated design of each size that meets all limits. Of many sizes, the cheapest of "
+            f"Cost of the cheapest simulated design of each size that {feasible}. Of many sizes, the cheapest of "
             "each group of neighbours is drawn; sizes between the points may cost more, because they split batch or "
             f"layers unevenly. Diamond: the recommended design.{_short_text(known)}{_left_out_text(left_out)}"
         ),

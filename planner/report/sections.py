@@ -15,6 +15,7 @@ from planner.report.html import Html, joined, tag, unbroken
 from planner.report.tables import number, table
 from planner.report.units import text
 from planner.text import human
+from planner.text.limit_words import no_design
 from planner.views.choices_view import SAME_ACCELERATORS, choice_rows, explained
 from planner.views.comparisons_view import by_accelerator, intervals
 
@@ -42,7 +43,7 @@ def _verdict_text(answer: Recommendation) -> str:
     best = answer.recommendation
     if best is None:
         return (
-            "No design meets all limits."
+            f"{no_design(has_limits=answer.has_limits)}."
             if answer.status == "infeasible"
             else "Stopped before a design was found."
         )

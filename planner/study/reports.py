@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from constraints.limits import set_limits
 from planner.recommended.designs import designs_of
 from planner.recommended.recommendation import Design
 from planner.recommended.study_facts import (
@@ -73,7 +74,9 @@ class StudyStatus(StudyState):
     schema_version: int = 3
     """Version of this form; increases when a field is removed or changes its meaning."""
     num_feasible: int
-    """Designs that keep every limit."""
+    """Designs that keep every limit; where the job sets none, designs that fit the memory and end."""
+    has_limits: bool = True
+    """Whether the job sets any limit."""
     num_front: int
     """Designs of the front, without those that gain less than 0.1 % over one of them; these have the tag `front` in
     MLflow."""
@@ -152,6 +155,7 @@ def status_of(path: Path) -> StudyStatus:
             {
                 **_state(journal),
                 "num_feasible": archive.num_feasible,
+                "has_limits": bool(set_limits(job)),
                 "num_front": len(archive.distinct_front()[1]),
                 "num_not_dominated": len(archive.ids),
                 "hypervolume_fraction": archive.hypervolume(),

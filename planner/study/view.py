@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.text import human
+from planner.text.limit_words import are_feasible
 from planner.text.text_blocks import grid, headline, plain_table, sentences, title
 from planner.views.front_view import show_designs
 
@@ -81,12 +82,13 @@ def show_status(study: StudyStatus, console: Console, called: str) -> None:
     told = f"Study {study.name} {WHAT_NEXT[study.state].format(name=called)}"
     headline(console, told, is_good=study.state not in ("stopped", "infeasible"))
     console.print()
+    feasible = are_feasible(study.num_feasible, has_limits=study.has_limits)
     seeds = "several seeds" if study.seed is None else f"seed {study.seed}"
     rows = [
         ("job", f"{study.job}, {seeds}"),
         ("started", f"{_minute(study.created_at)} UTC"),
         ("searched", human.duration(study.elapsed_s)),
-        ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} meet all limits"),
+        ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} {feasible}"),
         ("front", f"{human.designs(study.num_front)}{_near(study.num_front, study.num_not_dominated)}"),
         ("hypervolume", f"{human.percent(study.hypervolume_fraction)} {_VOLUME_OF}"),
         ("in MLflow", ", ".join(study.delivered_to) or _not_delivered(study).format(name=called)),

@@ -28,6 +28,7 @@ from planner.recommended.design_words import (
 from planner.recommended.limit_uses import LIMIT_UNITS
 from planner.recommended.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text import human
+from planner.text.limit_words import no_design
 from planner.text.text_blocks import bar, command_line, grid, plain_table, sentences, show_doubts, title
 from planner.views.bests_view import show_bests
 from planner.views.choices_view import SAME_ACCELERATORS, show_choices
@@ -80,11 +81,12 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
         case "recommended":
             verdict, style = "Recommended", "bold green"
         case "interrupted" if best is None:
-            verdict, style = "Interrupted before any design met all limits", "bold yellow"
+            found = "any design met all limits" if answer.has_limits else "a design was found that can be run"
+            verdict, style = f"Interrupted before {found}", "bold yellow"
         case "interrupted":
             verdict, style = "Interrupted; best design so far", "bold yellow"
         case "infeasible":
-            verdict, style = "No design meets all limits", "bold red"
+            verdict, style = no_design(has_limits=answer.has_limits), "bold red"
     console.print(
         Text(f"{verdict}: {headline(best, site_words(answer, best))}" if best else verdict, style=style)
     )

@@ -9,10 +9,12 @@ from typing import Literal
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
+from constraints.limits import set_limits
 from objectives.pausing import best_start
 from planner.grid_conventions import grid_convention, unlike_grids
 from planner.recommended.comparisons import WhatIfCase
 from planner.text import human
+from planner.text.limit_words import are_feasible
 from planner.what_if.case import case_of, hours_to_spare, paused_case
 from planner.what_if.fleet_refresh import Best, refreshed
 from simulator.domain.hardware import Site
@@ -146,7 +148,7 @@ def _repriced(job: Job, chosen: Evaluation, field: PriceField, usd: float, best:
 
 def _recommended_then(job: Job, chosen: Evaluation, then: Evaluation | None) -> str:
     if then is None:
-        return "no design meets all limits then"
+        return f"no design {are_feasible(1, has_limits=bool(set_limits(job)))} then"
     before, after = chosen.plans.plan(0), then.plans.plan(0)
     if (before.offer, before.num_gpus) == (after.offer, after.num_gpus):
         return "the same accelerators are recommended"

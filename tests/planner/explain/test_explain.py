@@ -21,7 +21,7 @@ from docs.generate import constraints_reference, purchase_reference
 from planner.cli import commands as cli
 from planner.explain.answer import constraint_texts, explain_plan, explain_space
 from planner.explain.explanation import Check, PlanExplanation, SpaceExplanation
-from planner.explain.view import WAYS_OUT, show_plan
+from planner.explain.view import WAYS_OUT, show_plan, show_space
 from planner.one_design.simulated_design import simulate_plan
 from planner.recommended.comparisons import OtherChoice
 from simulator.domain.job import Job
@@ -334,6 +334,14 @@ def test_a_job_is_explained_in_words(
     assert [word for word in words if word not in shown] == []
     assert cli.main(["explain", BLOOM, *options, "--json"]) == code
     SpaceExplanation.model_validate_json(capsys.readouterr().out)
+
+
+def test_a_job_without_limits_has_none_that_bind(capsys: pytest.CaptureFixture[str]) -> None:
+    for limits, told in (({}, "the job sets no limits."), ({"num_gpus": 10**6}, "removing any one of them")):
+        explained = explain_space(with_limits(JOB, limits))
+        assert explained.has_limits == bool(limits)
+        show_space(explained, Console(width=100))
+        assert f"Which limits bind None: {told}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_job_may_come_through_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,6 +132,8 @@ def test_a_rule_has_the_limit_and_the_share_of_runs_that_must_keep_it() -> None:
 def test_a_search_is_told_with_how_many_designs_meet_all_limits(num_feasible: int, told: str) -> None:
     answer = recommended().model_copy(update={"num_feasible": num_feasible})
     assert searched_text(answer) == f"4,321 designs simulated, {told} all limits"
+    unlimited = answer.model_copy(update={"has_limits": False})
+    assert searched_text(unlimited) == f"4,321 designs simulated, {num_feasible} can be run"
 
 
 def test_the_longest_of_the_runs_of_more_than_a_year_is_told() -> None:
@@ -191,7 +193,9 @@ class TestAcceleratorsThatNoDesignOfTheFrontHas:
         found = replace(found, scores=replace(found.scores, time_to_train_s=days, cost_usd=usd))
         said = why_chosen(job, found.take(np.array([0])), 0, OfferTally.of(job, found))
         (told,) = (line for line in said if "No design on the front has" in line)
-        assert told.endswith("all limits: time to train 25.0 days (+25.0 %), cost $1.20 M (+20.0 %).")
+        assert told.endswith(
+            "its 2 designs that can be run: time to train 25.0 days (+25.0 %), cost $1.20 M (+20.0 %)."
+        )
 
     def test_limits_that_keep_them_out_are_told_with_how_many_designs_violate_each(self) -> None:
         assert self.told([15.0, 16.0], [1.7e6, 1.8e6]) == (

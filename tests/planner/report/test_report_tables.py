@@ -132,6 +132,7 @@ def verdict_of(answer: Recommendation) -> str:
         (recommended(), "Take 1,024 x h100-sxm5-80gb, TP8 PP4 VPP2 DP32."),
         (interrupted(), "The search was stopped; the best design so far is 1,024 x h100-sxm5-80gb, TP8"),
         (infeasible(), "No design meets all limits."),
+        (infeasible().model_copy(update={"has_limits": False}), "No design can be run."),
         (
             interrupted().model_copy(update={"recommendation": None, "front": (), "uncertainty": None}),
             "Stopped before a design was found.",

@@ -194,6 +194,10 @@ def test_the_reports_agree_with_the_answer(whole: StudyAnswer) -> None:
 def test_status_and_list_say_when_a_study_was_begun_and_in_which_time(whole: StudyAnswer) -> None:
     told = rendered(lambda console: show_status(status_of(whole.path), console, whole.path.stem))
     assert "  started      2026-01-02 03:04 UTC\n" in told
+    assert " can be run\n" in told
+    limited = status_of(whole.path).model_copy(update={"has_limits": True})
+    told = rendered(lambda console: show_status(limited, console, whole.path.stem))
+    assert " meet all limits\n" in told
     folder = whole.path.parent
     listed = rendered(lambda console: show_list(list_studies(StudyStore(folder)), folder, console))
     heading, row = listed.splitlines()

@@ -280,6 +280,8 @@ def test_fronts_around_the_limit_are_shown_with_the_recommended_design(num_front
 def test_an_infeasible_job_gets_conflict_reasons_proof_and_a_command_to_try() -> None:
     text = text_of(infeasible())
     assert text.splitlines()[0] == "No design meets all limits"
+    unlimited = infeasible().model_copy(update={"has_limits": False})
+    assert text_of(unlimited).splitlines()[0] == "No design can be run"
     assert "Cause: budget_usd and deadline_days. Changing only one of them is not enough." in text
     assert "The cheapest design in time costs more than the budget." in text
     assert "Proof: CP-SAT over 240 layouts" in text
@@ -309,6 +311,8 @@ def test_an_interrupted_search_says_so_first() -> None:
     assert text_of(interrupted()).startswith("Interrupted; best design so far: 1,024 x")
     nothing = interrupted().model_copy(update={"recommendation": None, "front": (), "uncertainty": None})
     assert text_of(nothing).splitlines()[0] == "Interrupted before any design met all limits"
+    unlimited = nothing.model_copy(update={"has_limits": False})
+    assert text_of(unlimited).splitlines()[0] == "Interrupted before a design was found that can be run"
 
 
 @pytest.mark.parametrize("answer", [recommended(100), infeasible(), interrupted()])

@@ -12,6 +12,7 @@ from planner.views.comparisons_view import what_if_rows
 from planner.what_if.cases import what_if_cases
 from simulator.catalog import default_node
 from simulator.domain.job import Job
+from simulator.domain.limits import Limits
 from simulator.errors import InputError
 from tests.planner.compared import HOURLY, case_of, chosen_of
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with
@@ -415,6 +416,9 @@ class TestCases:
         (same,) = what_if_cases(job, chosen_of(job), chosen_of)
         assert same.note == "the same accelerators are recommended"
         (none,) = what_if_cases(job, chosen_of(job), nothing)
+        assert none.note == "no design can be run then"
+        limited = job.model_copy(update={"limits": Limits(budget_usd=1e12)})
+        (none,) = what_if_cases(limited, chosen_of(limited), nothing)
         assert none.note == "no design meets all limits then"
 
     def test_a_rented_design_is_bought_at_the_price_that_is_asked_for(self) -> None:
