@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
@@ -25,6 +26,7 @@ from planner.input.record_input import Filed, read_record
 from planner.job.file import load_job, parse_job
 from planner.job.overrides import is_path
 from planner.one_design.plan_saves import without_interval
+from planner.sweep.axis_values import Axes, AxisValues, assignments
 from planner.sweep.fastest_layout import fastest_layout, with_sizes
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
@@ -89,7 +91,8 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
         folder: where the paths of the sweep start; left out: the folder of its file, else the current one.
 
     Raises:
-        InputError: the job, or a value of an axis, breaks rules; the grid is too large.
+        InputError: the job, or a value of an axis, breaks rules, which is told before anything is simulated as far as a
+            value does so beside the first ones of all other axes; the grid is too large.
     """
     check_kind(sweep, "sweep", Sweep, "must be a Sweep, such as load_sweep returns")
     below = sweep.folder if folder is None else path_given(folder, "folder", "a folder")
@@ -104,9 +107,11 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
     if num_points(sweep) > MOST_POINTS:
         rule = f"must make at most {MOST_POINTS:,} points with num_gpus; take values out"
         raise InputError([Problem(path="axes", value=f"{num_points(sweep):,} points", rule=rule)])
+    tried, job_with = AxisValues(values=sweep.axes, source=sweep.name), partial(_job, sweep, below)
+    tried.check(job_with)
     for values in product(*sweep.axes.values()):
         axes = dict(zip(sweep.axes, values, strict=True))
-        job = _job(sweep, axes, below)
+        job = tried.job(axes, job_with)
         _refuse_partial_nodes(sweep, job)
         for num_gpus in sweep.num_gpus:
             sized = with_sizes(job, [num_gpus])
@@ -118,13 +123,8 @@ def num_points(sweep: Sweep) -> int:
     return len(sweep.num_gpus) * math.prod(len(values) for values in sweep.axes.values())
 
 
-def as_written(value: object) -> str:
-    """Returns a value of an axis in the form of `--set`: text unchanged, everything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _job(sweep: Sweep, axes: Mapping[str, object], folder: Path) -> Job:
-    overrides = [f"{name}={as_written(value)}" for name, value in axes.items()]
+def _job(sweep: Sweep, folder: Path, axes: Axes) -> Job:
+    overrides = assignments(axes)
     if sweep.calibration is not None:
         overrides.insert(0, f"calibration={json.dumps(str((folder / sweep.calibration).absolute()))}")
     if isinstance(sweep.job, str):

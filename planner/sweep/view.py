@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, cast
 from constraints.registry import CONSTRAINTS
 from planner.job.named_model import told_changes
 from planner.notes.accuracy_notes import alike, merged
-from planner.sweep.grid import Sweep, as_written
+from planner.sweep.axis_values import as_written
+from planner.sweep.grid import Sweep
 from planner.sweep.table import BROKEN, MODEL, Row, can_run, step_notes_of
 from planner.text import human
 from planner.text.text_blocks import grid, headline, sentences, title
