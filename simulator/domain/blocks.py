@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from simulator.domain.token_indexer import TokenIndexer
 from simulator.record import Record
@@ -26,23 +26,23 @@ class PartWeights(NamedTuple):
 class MixtureOfExperts(Record):
     """The routed part of a mixture-of-experts model."""
 
-    num_experts: PositiveInt
+    num_experts: int = Field(gt=0, le=1_000_000)
     """Routed experts per layer."""
-    experts_per_token: PositiveInt
+    experts_per_token: int = Field(gt=0, le=1_000_000)
     """Experts that each token is routed to (top-k)."""
-    expert_ffn_hidden_size: PositiveInt
+    expert_ffn_hidden_size: int = Field(gt=0, le=10_000_000)
     """Feed-forward hidden size of one routed expert."""
-    shared_ffn_hidden_size: int = Field(default=0, ge=0)
+    shared_ffn_hidden_size: int = Field(default=0, ge=0, le=10_000_000)
     """Feed-forward hidden size of all shared experts together; 0: none."""
-    num_dense_layers: int = Field(default=0, ge=0)
+    num_dense_layers: int = Field(default=0, ge=0, le=10_000)
     """Leading layers that have an ordinary feed-forward block instead of experts."""
-    layer_step: PositiveInt = 1
+    layer_step: int = Field(default=1, gt=0, le=10_000)
     """One of every n layers has experts, the last of them, unless it is a leading dense one (Llama 4 Maverick: 2)."""
-    num_groups: PositiveInt = 1
+    num_groups: int = Field(default=1, gt=0, le=1_000_000)
     """Equal groups of experts, such as those of one node (DeepSeek: `n_group`)."""
-    groups_per_token: PositiveInt = 1
+    groups_per_token: int = Field(default=1, gt=0, le=1_000_000)
     """Groups that a token's experts are chosen from, which limits the nodes that it travels to (DeepSeek: `topk_group`)."""
-    latent_size: int = Field(default=0, ge=0)
+    latent_size: int = Field(default=0, ge=0, le=1_000_000)
     """Width of the latent to which tokens are projected before they travel to routed experts, and from which they are projected
     back (Nemotron 3 Super; Megatron Core: `moe_latent_size`); 0: experts read the residual stream."""
     has_biases: bool = False
@@ -76,15 +76,15 @@ class MixtureOfExperts(Record):
 class LatentAttention(Record):
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): low-rank queries, keys and values."""
 
-    query_rank: int = Field(ge=0)
+    query_rank: int = Field(ge=0, le=1_000_000)
     """Rank of the query projection; 0: queries are projected directly."""
-    key_value_rank: PositiveInt
+    key_value_rank: int = Field(gt=0, le=1_000_000)
     """Rank of the joint key-value projection."""
-    rope_head_dim: PositiveInt
+    rope_head_dim: int = Field(gt=0, le=10_000)
     """Part of a query or key head that carries the rotary position."""
-    nope_head_dim: PositiveInt
+    nope_head_dim: int = Field(gt=0, le=10_000)
     """Part of a query or key head without position."""
-    value_head_dim: PositiveInt
+    value_head_dim: int = Field(gt=0, le=10_000)
     """Dimension of a value head."""
     indexer: TokenIndexer | None = None
     """What chooses the tokens that attention sees (DeepSeek Sparse Attention); left out: it sees all before it."""

@@ -55,7 +55,7 @@ class ModelShape(Record):
     """Rows of the embedding (V), including padding."""
     has_tied_embeddings: bool = False
     """Whether the output layer shares the weights of the input embedding."""
-    num_learned_positions: int = Field(default=0, ge=0)
+    num_learned_positions: int = Field(default=0, ge=0, le=10**9)
     """Rows of a learned position embedding; 0 for rotary or ALiBi positions."""
     experts: MixtureOfExperts | None = None
     """Routed experts; left out for a dense model."""

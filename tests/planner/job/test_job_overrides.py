@@ -75,7 +75,15 @@ def test_an_override_replaces_a_broken_value() -> None:
         ("workload.model.num_layers=1e30", "1e+30: must be a whole number greater than 0 and at most 10000"),
         (
             "workload.model.num_learned_positions=1e30",
-            "1e+30: must be a whole number of at least 0 and less than 2**63",
+            "1e+30: must be a whole number of at least 0 and at most 1000000000",
+        ),
+        (
+            "workload.model.experts={num_experts: 1000001, experts_per_token: 2, expert_ffn_hidden_size: 64}",
+            "workload.model.experts.num_experts = 1000001: must be at most 1000000",
+        ),
+        (
+            "search.exhaustive_up_to=1e30",
+            "1e+30: must be a whole number greater than 0 and less than 2**63",
         ),
         (
             "workload.sequence_length=1e30",

@@ -183,6 +183,33 @@ def test_more_dense_layers_than_layers_are_refused() -> None:
         ModelShape.model_validate(gpt().model_dump() | {"experts": experts.model_dump()})
 
 
+def whole_numbers() -> list[tuple[str, str, bool]]:
+    """Every whole number of a model and its parts: the part, the field, and whether it has an upper limit."""
+    schema = ModelShape.model_json_schema()
+    parts = {"ModelShape": schema, **schema["$defs"]}
+    return [
+        (part, name, "maximum" in form)
+        for part, fields in parts.items()
+        for name, field in fields.get("properties", {}).items()
+        for form in field.get("anyOf", [field])
+        if form.get("type") == "integer"
+    ]
+
+
+def test_every_whole_number_of_a_model_has_an_upper_limit() -> None:
+    assert len(whole_numbers()) > 40
+    assert [(part, name) for part, name, is_limited in whole_numbers() if not is_limited] == []
+
+
+@pytest.mark.parametrize("name", catalog.names(catalog.Kind.MODELS))
+def test_models_of_the_catalogue_are_far_below_the_limits(name: str) -> None:
+    larger = catalog.model(name).model_dump()
+    for part in (larger, larger["experts"] or {}, larger["latent_attention"] or {}):
+        for field in ("hidden_size", "ffn_hidden_size", "expert_ffn_hidden_size", "query_rank"):
+            part.update({field: 4 * part[field]} if part.get(field) else {})
+    ModelShape.model_validate(larger)
+
+
 def test_routing_to_more_experts_than_there_are_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"experts_per_token \(5\) must not exceed num_experts \(4\)"):
         MixtureOfExperts(num_experts=4, experts_per_token=5, expert_ffn_hidden_size=64)
