@@ -99,6 +99,12 @@ model: {name: deepseek-v3.2, latent_attention: {indexer: null}}            # the
 model: {config: mine/config.json, vocabulary_size: 64000}
 ```
 
+Kinds of layers that are counted over the whole model keep their share where `num_layers` changes and they are not named: blocks
+of a [hybrid](#linearattention) (24 layers of `qwen3-next-80b-a3b`, which has 36 and 12 blocks in 48, have 18 and 6), and layers
+with [compressed attention](#compressedattention), rounded. A number of layers in which the blocks of a hybrid do not come out
+whole is refused, unless they are named. What follows from the place of a layer stays: leading dense layers, one of every n
+layers with experts, with an indexer or without a window.
+
 `--set workload.model.num_layers=30` does the same to a job that names a model, and so does `--set workload.model.experts=null`.
 The axes of a [sweep](sweep.md) take such fields, too. Answers, reports and MLflow then tell what the model is:
 `DeepSeek-V3.2, changed: num_layers 30`. A model from a `config.json` with a `name` of its own keeps that name. A shape with all

@@ -33,6 +33,7 @@ NO_MODEL = {
     "simulator.domain.hardware.LEAST_BYTES_PER_S": "what is taken for a mistake in a figure",
     "simulator.domain.hardware.MOST_PUE": "what is taken for a mistake in a figure",
     "simulator.domain.hardware.NEARLY_ALIKE": "which words are taken for mistakes",
+    "simulator.domain.layer_shares.MOST_LAYERS": "what is taken for a mistake in a figure",
     "simulator.domain.offer.MOST_GPUS": "what is taken for a mistake in a figure",
     "simulator.domain.reliability.MOST_S": "what is taken for a mistake in a figure",
     "simulator.domain.reliability.MOST_FAILURES": "what is taken for a mistake in a figure",

@@ -82,7 +82,7 @@ def parse_job(
     findings = Findings()
     plain = plain_copy(with_overrides(document, overrides, findings), findings)
     if overrides:
-        plain = told_in_name(plain, plain_copy(document, Findings()))
+        plain = told_in_name(plain, plain_copy(document, Findings()), overrides, findings)
     own = own_figures(plain.pop("catalog", None), below, findings)
     with overlaid(own):
         fields = resolve(plain, name=name, folder=below, findings=findings)

@@ -6,13 +6,14 @@
     model: {name: mine, num_layers: 30, ...}              a shape that is written out
 
 A field that is given replaces the known one, a part (`experts`, `latent_attention`) field by field, and `null` takes an
-optional part out. What differs then is told in the name of the shape and, in full, in its `source`. Of a multimodal model only
-the language model is meant, unless the job has images or says something of its `vision`.
+optional part out. Blocks of a hybrid and layers with compressed attention that are not given keep their share of the layers
+(`planner.job.layer_shares`). What differs then is told in the name of the shape and, in full, in its `source`. Of a multimodal
+model only the language model is meant, unless the job has images or says something of its `vision`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from planner.input.problems import Findings, shown
 from planner.input.schema import Location, record_in
 from planner.input.yaml_text import read_document
 from planner.job.in_short import in_short
+from planner.job.layer_shares import HERE, named_by, named_in, with_kept_shares
 from planner.job.short_forms import Fields, entry, found
 from simulator import catalog
 from simulator.domain.model import ModelShape
@@ -31,7 +33,6 @@ from simulator.huggingface.naming import model_name
 from simulator.huggingface.shape import LANGUAGE_KEY, language_part, shape_from_config
 from simulator.record import Record
 
-HERE: Location = ("workload", "model")
 CHANGED = ", changed: "
 """Between the name of a known model and what differs from it."""
 LONGEST_NAME = 100
@@ -69,14 +70,20 @@ def resolved_model(model: object, folder: Path, findings: Findings, *, has_image
     return model
 
 
-def told_in_name(job: Fields, written: Fields) -> Fields:
+def told_in_name(job: Fields, written: Fields, overrides: Sequence[str], findings: Findings) -> Fields:
     """Returns a job whose model, if overrides change a shape that is written out, is named after what they change.
+
+    Kinds of layers that they do not name keep their share of the layers, as in `_changed`.
 
     Args:
         job: the fields of the job with all overrides.
         written: without them.
+        overrides: what changes the job.
+        findings: Collects the problems.
     """
-    models = [_whole_shape(each) for each in (written, job)]
+    before = _whole_shape(written)
+    job = _with_kept_shares(job, before, named_by(overrides), findings)
+    models = [before, _whole_shape(job)]
     if not (models[0] and models[1]) or models[0].name != models[1].name:
         return job
     known, _, told = models[0].name.partition(CHANGED)
@@ -90,6 +97,17 @@ def told_in_name(job: Fields, written: Fields) -> Fields:
     assert isinstance(workload, dict)
     model = {**workload["model"], **_told(known, models[1].source, [*kept, *changes])}
     return {**job, "workload": {**workload, "model": model}}
+
+
+def _with_kept_shares(
+    job: Fields, known: ModelShape | None, named: Collection[str], findings: Findings
+) -> Fields:
+    """Returns a job of which overrides change some fields of a shape that is written out."""
+    workload = job.get("workload")
+    model = workload.get("model") if isinstance(workload, dict) else None
+    if not (known and named and isinstance(workload, dict) and isinstance(model, dict)):
+        return job
+    return {**job, "workload": {**workload, "model": with_kept_shares(model, known, named, findings)}}
 
 
 def _whole_shape(job: Fields) -> ModelShape | None:
@@ -187,6 +205,7 @@ def _changed(known: ModelShape | None, given: Fields, findings: Findings) -> Fie
         findings.hide(HERE)
         return None
     fields = plain_copy(_with_fields(known.model_dump(), given, ModelShape, HERE, findings), findings)
+    fields = with_kept_shares(fields, known, named_in(given), findings)
     try:
         shape = ModelShape.model_validate(fields)
     except ValidationError:

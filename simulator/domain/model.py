@@ -22,6 +22,7 @@ from simulator.domain.choices import ParallelBlock, QueryKeyNorm
 from simulator.domain.compressed_attention import CompressedAttention
 from simulator.domain.documents import Documents
 from simulator.domain.hyper_connections import HyperConnections
+from simulator.domain.layer_shares import MOST_LAYERS
 from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.model_flop import flop_per_token, matrix_parameters
 from simulator.domain.model_parameters import language_parameters, mixing_parameters, module_weights
@@ -37,7 +38,7 @@ class ModelShape(Record):
 
     name: str = Field(min_length=1, max_length=100)
     """Name of the model as people know it."""
-    num_layers: int = Field(gt=0, le=10_000)
+    num_layers: int = Field(gt=0, le=MOST_LAYERS)
     """Transformer layers (L)."""
     hidden_size: int = Field(gt=0, le=1_000_000)
     """Width of the residual stream (h)."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from planner.measured.cells.notes import freezes_indexer
 from planner.measured.cells.told import CannotModelError, Told
+from simulator.domain.layer_shares import kept_shares
 from simulator.domain.model import ModelShape
 
 PREFIX, STREAMS_PREFIX = "compressed_", "hyper_"
@@ -24,8 +25,8 @@ def compressed_cells(told: Told, known: ModelShape | None, num_layers: int) -> d
     """
     cells: dict[str, object] = {}
     if known and (compressed := known.compressed_attention):
-        chosen = round(compressed.num_chosen_layers * num_layers / known.num_layers)
-        heavy = min(round(compressed.num_heavy_layers * num_layers / known.num_layers), num_layers - chosen)
+        counts = compressed.num_chosen_layers, compressed.num_heavy_layers
+        chosen, heavy = kept_shares(counts, known.num_layers, num_layers)
         numbers = {"num_chosen_layers": chosen, "num_heavy_layers": heavy}
         cells |= {f"{PREFIX}{name}": value for name, value in (compressed.model_dump() | numbers).items()}
         cells["trains_indexer"] = not freezes_indexer(told.text("notes"))

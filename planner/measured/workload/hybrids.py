@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from math import gcd
-
 from planner.measured.cells.told import CannotModelError
+from simulator.domain.layer_shares import kept_shares, whole_step
 from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.model import ModelShape
 
@@ -45,10 +44,10 @@ def _cut_blocks(known: ModelShape, num_layers: int) -> LinearAttention | None:
     linear = known.linear_attention
     if linear is None:
         return None
-    counts = linear.num_blocks, linear.num_attention_blocks
-    step = known.num_layers // gcd(known.num_layers, *counts)
+    counts = [linear.num_blocks, linear.num_attention_blocks]
+    step = whole_step(known.num_layers, counts)
     if num_layers % step:
         rule = f"{known.name} can only be cut to multiples of {step} layers: its blocks of either kind must stay whole"
         raise CannotModelError(f"layers = {num_layers}: {rule}")
-    blocks, attending = (count * num_layers // known.num_layers for count in counts)
+    blocks, attending = kept_shares(counts, known.num_layers, num_layers)
     return linear.model_copy(update={"num_blocks": blocks, "num_attention_blocks": attending})

@@ -119,6 +119,87 @@ def test_a_job_with_a_changed_model_can_be_read_back() -> None:
     assert parse_job(job.model_dump(mode="json")) == job
 
 
+def kinds(model: ModelShape) -> tuple[int, ...]:
+    """Layers, and how many of each kind there are."""
+    linear, compressed = model.linear_attention, model.compressed_attention
+    return (
+        model.num_layers,
+        *((linear.num_blocks, linear.num_attention_blocks) if linear else ()),
+        *((compressed.num_chosen_layers, compressed.num_heavy_layers) if compressed else ()),
+    )
+
+
+QWEN, V4 = "qwen3-next-80b-a3b", "deepseek-v4-flash"
+"""36 and 12 blocks in 48 layers; 21 and 20 of 43 layers, and two with a window alone."""
+
+
+@pytest.mark.parametrize(
+    ("known", "overrides", "expected"),
+    [
+        (QWEN, ["num_layers=24"], (24, 18, 6)),
+        (QWEN, ["num_layers=96"], (96, 72, 24)),
+        (QWEN, ["num_layers=24", "linear_attention.chunk_tokens=128"], (24, 18, 6)),
+        (QWEN, ["num_layers=24", "linear_attention.num_blocks=20"], (24, 20, 6)),
+        (
+            QWEN,
+            ["num_layers=30", "linear_attention.num_blocks=36", "linear_attention.num_attention_blocks=12"],
+            (30, 36, 12),
+        ),
+        (QWEN, ["num_layers=30", "linear_attention=null"], (30,)),
+        (QWEN, ["linear_attention.num_blocks=37"], (48, 37, 12)),
+        ("nemotron-h-8b", ["num_layers=12"], (12, 12, 2)),
+        (V4, ["num_layers=20"], (20, 10, 9)),
+        (V4, ["num_layers=1"], (1, 0, 1)),
+        (V4, ["num_layers=20", "compressed_attention.num_chosen_layers=1"], (20, 1, 9)),
+        ("llama-3.1-8b", ["num_layers=7"], (7,)),
+    ],
+)
+def test_kinds_of_layers_that_are_not_named_keep_their_share(
+    known: str, overrides: list[str], expected: tuple[int, ...]
+) -> None:
+    paths = [f"workload.model.{override}" for override in overrides]
+    assert kinds(model_of(known, *paths)) == expected
+    written = parse_job(of(known)).model_dump(mode="json")
+    assert kinds(parse_job(written, overrides=paths).workload.model) == expected
+
+
+def test_the_numbers_that_keep_the_share_are_told_as_changes() -> None:
+    model = model_of({"name": QWEN, "num_layers": 24})
+    assert (
+        model.name == "Qwen3-Next 80B-A3B, changed: num_layers 24, linear_attention.num_blocks 18 and 1 more"
+    )
+    assert parse_job(parse_job(of({"name": QWEN, "num_layers": 24})).model_dump()).workload.model == model
+
+
+NOT_WHOLE = (
+    "workload.model.num_layers = 30: must be a multiple of 4, so that num_blocks (36) and num_attention_blocks (12) of "
+    "linear_attention keep their share of 48 layers; nearest: 28, 32; or give linear_attention its own, such as "
+    "num_blocks 22 and num_attention_blocks 8"
+)
+
+
+@pytest.mark.parametrize(
+    ("known", "num_layers", "told"),
+    [
+        (QWEN, 30, NOT_WHOLE),
+        ("kimi-linear-48b-a3b", 20, "must be a multiple of 27, so that num_blocks (20) and "),
+        (QWEN, "many", "num_layers = 'many': must be a whole number"),
+        (QWEN, True, "num_layers = 'true': must be a whole number"),
+        (QWEN, 24.5, "num_layers = 24.5: must be a whole number"),
+        (QWEN, 10**12, "num_layers = 1000000000000: must be at most 10000"),
+        (QWEN, 0, "num_layers = 0: must be greater than 0"),
+    ],
+)
+def test_a_number_of_layers_in_which_blocks_are_not_whole_is_refused(
+    known: str, num_layers: object, told: str
+) -> None:
+    message = refusal(of({"name": known, "num_layers": num_layers}))
+    assert message.startswith("1 problem\n")
+    assert told in message
+    written = parse_job(of(known)).model_dump(mode="json")
+    assert told.partition(" = ")[2] in refusal(written, f"workload.model.num_layers={json.dumps(num_layers)}")
+
+
 def test_a_shape_that_is_written_out_is_not_filled_from_the_catalogue() -> None:
     fields = ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "ffn_hidden_size")
     sizes = dict.fromkeys((*fields, "vocabulary_size"), 64)
