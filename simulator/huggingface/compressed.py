@@ -1,9 +1,10 @@
 """Which layers of a published `config.json` see compressed tokens, and how large is that attention? DeepSeek-V4.
 
 A file names the kind of every layer (`layer_types`), or gives the tokens for each compressed one of every layer, 0 where a
-layer has a window alone (`compress_ratios`; entries behind the last layer are of modules of multi-token prediction). Neither
-means what transformers takes then: two layers with heavily compressed tokens, and then these and chosen ones in turn
-(`DeepseekV4Config`). Shared experts are as wide as routed ones each.
+layer has a window alone (`compress_ratios`). Entries behind the last layer, which are of modules of multi-token prediction or
+of a larger model, are left out, as transformers does. Neither list means what transformers takes then: two layers with
+heavily compressed tokens, and then these and chosen ones in turn (`DeepseekV4Config`). Shared experts are as wide as routed
+ones each.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _layer_kinds(reader: ConfigReader, ratios: Mapping[LayerKind, int]) -> list[
     num_layers = reader.whole(*LAYER_KEYS)
     if reader.has("layer_types"):
         names = reader.config["layer_types"]
-        named = [_KINDS.get(str(name)) for name in names] if isinstance(names, list) else []
+        named = [_KINDS.get(str(name)) for name in names[:num_layers]] if isinstance(names, list) else []
         return _known(reader, "layer_types", named, num_layers, f"must name each layer: {', '.join(_KINDS)}")
     if reader.has("compress_ratios"):
         by_ratio: dict[int, LayerKind] = {0: "window", **{ratio: kind for kind, ratio in ratios.items()}}

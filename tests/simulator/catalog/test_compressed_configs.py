@@ -73,6 +73,21 @@ def test_layers_may_have_names_and_positions_a_fraction() -> None:
         assert found.compressed_attention == catalog.model("deepseek-v4-flash").compressed_attention
 
 
+@pytest.mark.parametrize(("num_layers", "kinds"), [(43, (21, 20)), (42, (20, 20)), (5, (2, 1)), (2, (0, 0))])
+def test_entries_behind_the_last_layer_are_of_no_layer_of_the_model(
+    num_layers: int, kinds: tuple[int, int]
+) -> None:
+    """`DeepseekV4Config.__post_init__` keeps the first `num_hidden_layers` entries of either list before it checks them."""
+    ratios = FLASH["compress_ratios"]
+    assert len(ratios) == 44  # one module of multi-token prediction
+    named = {key: value for key, value in FLASH.items() if key != "compress_ratios"}
+    named["layer_types"] = [*(NAMES[ratio] for ratio in ratios), "of_a_module"]
+    for config in (FLASH, named):
+        found = shape_from_config({**config, "num_hidden_layers": num_layers}, "cut").compressed_attention
+        assert found is not None
+        assert (found.num_chosen_layers, found.num_heavy_layers) == kinds
+
+
 def test_other_ratios_are_read() -> None:
     config = {
         **FLASH,
@@ -109,6 +124,7 @@ def test_a_file_without_kinds_of_layers_means_what_transformers_takes() -> None:
             "compress_ratios .* must give each layer one of 0, 4, 128, 43 in all",
         ),
         ({"compress_ratios": [0, 4]}, "compress_ratios .* 43 in all"),
+        ({"layer_types": ["sliding_attention"] * 42}, "layer_types .* must name each layer: .*, 43 in all"),
         ({"layer_types": ["full_attention"] * 43}, "layer_types .* must name each layer: sliding_attention"),
         ({"qk_rope_head_dim": None, "partial_rotary_factor": 2}, "partial_rotary_factor .* at most 1"),
         ({"o_groups": None}, "o_groups.* is missing"),
