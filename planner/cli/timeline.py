@@ -121,6 +121,7 @@ def _played(job: Job, written: Mapping[str, object], seed: int, replay: int) -> 
 
 
 def _show(played: _Played, console: Console) -> None:
+    from planner.job.named_model import told_changes
     from planner.recommended.design_words import layout
     from planner.text.text_blocks import headline, sentences
     from planner.timeline.run_view import show_run
@@ -128,7 +129,7 @@ def _show(played: _Played, console: Console) -> None:
 
     broken = [rule.sentence for rule in played.found.violations if rule.kind == "physics"]
     headline(console, f"{played.found.job}: {layout(played.plan)}", is_good=not broken)
-    sentences(console, broken)
+    sentences(console, [*told_changes(played.answer.model), *broken])
     if played.step:
         show_timeline(played.step, console)
     show_run(played.run, played.answer.run, console)

@@ -64,6 +64,8 @@ class TimelineAnswer(Record):
     """Version of capplan that simulated the plan."""
     job: str
     """Name of the job."""
+    model: str = ""
+    """Name of the model, with what the job changes of a known one."""
     seed: int
     """Seed of the replays."""
     plan: Plan
@@ -79,6 +81,7 @@ def timeline_answer(job: Job, plan: Plan, step: TimelineSummary | None, run: Run
     return TimelineAnswer(
         capplan_version=__version__,
         job=job.name,
+        model=job.workload.model.name,
         seed=run.seed,
         plan=plan,
         step=step,

@@ -51,6 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("explain", "job.yaml", *PLAN),
         ("goodput", "--job", "job.yaml", *PLAN),
         ("launch", "job.yaml", *PLAN),
+        ("timeline", "job.yaml", *PLAN),
         ("sweep", "sweep.yaml"),
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
