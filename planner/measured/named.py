@@ -6,7 +6,8 @@ import re
 
 from planner.measured.cells.notes import CHUNKED_LOSS
 from planner.measured.cells.told import Told
-from planner.measured.cells.words import affirmed
+from planner.measured.cells.words import NOTHING_SAID, affirmed
+from planner.measured.software.muon import AS_ADAM, COLUMN, named_muon
 
 _GRAPHS = re.compile(r"(?:full[-_ ]iteration )?cuda[- _]?graphs?(?![a-z])", re.IGNORECASE)
 _NOT_SIMULATED: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -31,18 +32,20 @@ _LIMITED = re.compile(
     r"power[- ]?(cap|limit)\w*|capped (to|at) \d+ ?w\b|clock[- ]?lock\w*|locked (at|to) \d+ ?mhz",
     re.IGNORECASE,
 )
+_ADAM = re.compile(r"adam|distributed", re.IGNORECASE)
+"""Words for Adam, and for the optimizer of Megatron that shards it."""
 _STATES = r"(?:moments?|exp_avgs?|optim\w*[-_ ]states?|adam\w*[-_ ]states?|(?:master|main)[-_ ](?:weights?|param\w*))"
 _16_BITS = r"(?:bf16|bfloat16|fp16|float16|fp8|16[- ]?bits?)"
 _KEPT = r"[-_ :=(]*(?:(?:are|is|kept|stored|in|at|as)[- ]+)*"
 _OPTIMIZERS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
-            r"\bmuon\b|\badafactor\b|\blion\b|\bshampoo\b|\bsoap\b|\bsgd\b|\blamb\b|\bsophia\b|\bgalore\b"
+            r"\badafactor\b|\blion\b|\bshampoo\b|\bsoap\b|\bsgd\b|\blamb\b|\bsophia\b|\bgalore\b"
             r"|\b8[- ]?bit[-_ ](?:paged[-_ ])?(?:adam|optim)|(?<![a-z])adam\w*8[-_]?bit\b"
             rf"|\b(?:adam\w*|optim\w*(?:[-_ ]states?)?){_KEPT}(?:8[- ]?bits?|int8)\b",
             re.IGNORECASE,
         ),
-        "the optimizer is simulated as Adam; give optimizer_bytes and update_bytes",
+        AS_ADAM,
     ),
     (
         re.compile(
@@ -75,3 +78,19 @@ def remark_named(told: Told, kernel_launch: str, power_w: float) -> None:
     for words, meaning in (*_NOT_SIMULATED, *others):
         if found := affirmed(words, notes):
             told.remark("notes", f"{found[0]}: {meaning}")
+    _remark_optimizer(told, others)
+
+
+def _remark_optimizer(told: Told, others: tuple[tuple[re.Pattern[str], str], ...]) -> None:
+    """Remarks an optimizer in its column that is not Adam with usual states, nor Muon, which is read apart."""
+    optimizer = told.text(COLUMN)
+    named = [f"{found[0]}: {meaning}" for words, meaning in others if (found := affirmed(words, optimizer))]
+    if (
+        not named
+        and optimizer.lower() not in NOTHING_SAID
+        and not _ADAM.search(optimizer)
+        and not named_muon(told)
+    ):
+        named = [f"is not understood: {AS_ADAM}"]
+    for meaning in named:
+        told.remark(COLUMN, meaning)

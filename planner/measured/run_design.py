@@ -14,6 +14,7 @@ from planner.measured.layout.schedule import Order, interleaved_group, ordered, 
 from planner.measured.layout.stage_cuts import noted_cut
 from planner.measured.recomputation.fitting_modules import in_model
 from planner.measured.run_layout import RunLayout
+from planner.measured.software.muon import muon_cells
 from planner.measured.software.run_software import RunSetting
 from planner.measured.unmodelled import remark_packing, remark_window
 from planner.measured.workload.compressed import compressed_cells, refuse_shared_sequences
@@ -88,8 +89,9 @@ def design_of(setting: RunSetting) -> RunDesign:
     }
     refuse_shared_sequences(sizes)
     cells = {**sizes, **in_model(told, setting.recomputed(), sizes), **schedule_cells, **sequences}
+    muon = muon_cells(told, {**cells, "precision": setting.precision})
     return RunDesign(
-        cells={**cells, **fitted_to_chosen_tokens(told, cells)},
+        cells={**cells, **fitted_to_chosen_tokens(told, cells), **muon},
         global_batch_size=layout.global_batch_size,
         has_memory=order.has_memory,
     )

@@ -17,6 +17,7 @@ from typing import get_args
 
 import numpy as np
 
+from planner.measured.software import muon
 from planner.measured.software.framework_habits import habits_of
 from planner.measured.workload import compressed, hybrids, indexers
 from simulator import catalog
@@ -30,6 +31,7 @@ from simulator.domain.hyper_connections import HyperConnections
 from simulator.domain.job import Job
 from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.model import ModelShape
+from simulator.domain.muon import Muon
 from simulator.domain.offer import Estimate, GpuRange, Offer
 from simulator.domain.plan import Plan, PlanTable
 from simulator.domain.reliability import RELIABILITY_PRESETS
@@ -66,6 +68,7 @@ _OF_COMPRESSED: Mapping[str, str] = {
 _OF_STREAMS: Mapping[str, str] = {
     name: f"{compressed.STREAMS_PREFIX}{name}" for name in HyperConnections.model_fields
 }
+_OF_MUON: Mapping[str, str] = {name: f"{muon.PREFIX}{name}" for name in Muon.model_fields}
 """Names of cells by field."""
 DECIDING = {
     *("accelerator", "node", "fabric", "lora_rank", "lora_targets", "lora_all_to_all"),
@@ -73,6 +76,7 @@ DECIDING = {
     *_OF_INDEXER.values(),
     *_OF_COMPRESSED.values(),
     *_OF_STREAMS.values(),
+    *_OF_MUON.values(),
     *(
         name
         for record in (Plan, *_OF_A_JOB)
@@ -328,6 +332,7 @@ def _workload(row: Row) -> Workload:
             "precisions": (row["precision"],),
             "model": _network(row),
             "documents": _filled(row, Documents) if row.get("mean_tokens") else None,
+            "muon": _renamed(row, _OF_MUON),
             "tokens": one_step,
         }
     )

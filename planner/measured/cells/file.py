@@ -85,7 +85,7 @@ NEEDED = (
 _IDENTITY = ("id", "source", "source_ref", "tier", "config_key", "usable")
 _HARDWARE = ("model", "gpu", "interconnect", "precision")
 _LAYOUT = ("schedule", "pp_schedule", "pipeline_schedule", "cp_comm_type", "sp", "zero_stage_or_fsdp")
-_SOFTWARE = ("recompute", "attention", "framework", "metric_kind", "notes")
+_SOFTWARE = ("recompute", "attention", "optimizer", "framework", "metric_kind", "notes")
 WORDS = (*_IDENTITY, *_HARDWARE, *_LAYOUT, *_SOFTWARE)
 """Columns of text."""
 COLUMNS = (*WORDS, *COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT)
