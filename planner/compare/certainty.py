@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from planner.compare.sides import Side
 from planner.notes.accuracy_notes import step_notes
+from planner.notes.step_note import texts
 from planner.recommended.recommendation import Design
 from planner.text import human
 from planner.uncertain.uncertainty import step_time_interval
@@ -18,7 +19,7 @@ UNEQUAL_FRACTION = 0.1
 def certainty_notes(sides: Sequence[Side], designs: Sequence[Design | None]) -> list[str]:
     """Returns why steps of the designs are known less well, and the interval of each, where this is not the same for all."""
     known = [(side, design) for side, design in zip(sides, designs, strict=True) if design is not None]
-    told = [step_notes(side.job, design.plan) for side, design in known]
+    told = [texts(step_notes(side.job, design.plan)) for side, design in known]
     intervals = [_interval(side, design) for side, design in known]
     upper = [high_s / design.step_time_s for (_, design), (_, high_s) in zip(known, intervals, strict=True)]
     is_alike = max(upper, default=0.0) - min(upper, default=0.0) < UNEQUAL_FRACTION

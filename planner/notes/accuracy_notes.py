@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from planner.chosen_kernels import HEAD_TILES
+from planner.notes.step_note import PARTS, StepNote, texts
 from planner.recommended.recommendation import Design, Uncertainty
 from planner.text import human
 from planner.uncertain.uncertainty import calibrated_accuracy
@@ -20,19 +20,15 @@ from simulator.domain.hardware import Accelerator
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.machine.compute import has_measured_kernels
-from simulator.step.step_reach import beyond_measured, reach_of
+from simulator.step.step_reach import parts_beyond, reach_of
 
 ONE_SIDED_FRACTION = 0.05
 """Mean error from which it is worth a note."""
 UNEQUAL_FRACTION = 0.05
 """Difference of two mean errors from which a comparison is worth a note."""
 
-_BEYOND = "No published step with {parts} was compared, so the error is assumed to be twice as large (docs/validation.md)."
+_BEYOND = f"No published step with {PARTS} was compared, so the error is assumed to be twice as large (docs/validation.md)."
 """What is told of a step with parts that go beyond everything compared."""
-_BEFORE_PARTS, _BEHIND_PARTS = _BEYOND.split("{parts}")
-_OR = " or "
-_COUNT = re.compile(r"(?<![\w.])\d[\d,]*")
-"""The first number of a part, which differs from step to step."""
 WIDE_RATIO = 2.0
 """Upper over lower end of the interval of a measured step from which it is told beside the recommendation."""
 
@@ -82,7 +78,7 @@ def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | Non
         best: the recommended design.
     """
     notes = _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
-    notes += never_measured_notes(job, best.plan) if best else []
+    notes += texts(never_measured_notes(job, best.plan)) if best else []
     notes += _unequal_errors(job)
     published = [o.accelerator for o in job.offers if not _is_all_calibrated(job, o.accelerator)]
     if published if best is None else not _is_calibrated(job, best.plan):
@@ -90,45 +86,13 @@ def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | Non
     return notes + _slow_backward(job, published) + _scaled_kernels(published)
 
 
-def step_notes(job: Job, plan: Plan) -> list[str]:
+def step_notes(job: Job, plan: Plan) -> list[StepNote]:
     """Returns why the step of a plan is known less well than most; nothing where the owner of the job measured its like."""
     if _is_calibrated(job, plan):
         return []
     own = [job.offers[plan.offer].accelerator]
-    of_kernels = _slow_backward(job, own) + _scaled_kernels(own)
-    return [*never_measured_notes(job, plan), *_hardly_validated(job), *of_kernels]
-
-
-def alike(note: str) -> str:
-    """Returns what notes of one kind have in common: that of steps beyond everything compared says which parts are."""
-    return _BEYOND if _parts_of(note) else note
-
-
-def merged(notes: Sequence[str]) -> str:
-    """Returns one note in the place of those that are `alike`: each part once, with all of its numbers.
-
-    Example:
-        >>> steps = [_BEYOND.format(parts=f"context parallelism {ranks}") for ranks in (4, 8)]
-        >>> merged(steps).partition(" was")[0]
-        'No published step with context parallelism 4 or 8'
-    """
-    numbers: dict[str, dict[str, None]] = {}
-    for note in notes:
-        for part in _parts_of(note):
-            found = _COUNT.search(part)
-            key = _COUNT.sub("{}", part, count=1) if found else part
-            numbers.setdefault(key, {}).update({found[0]: None} if found else {})
-    if not numbers:
-        return notes[0]
-    told = [part.format(_OR.join(found)) for part, found in numbers.items()]
-    return _BEYOND.format(parts=_OR.join(told))
-
-
-def _parts_of(note: str) -> list[str]:
-    """Returns the parts of a step that a note names as beyond everything compared; none for any other note."""
-    if not (note.startswith(_BEFORE_PARTS) and note.endswith(_BEHIND_PARTS)):
-        return []
-    return note.removeprefix(_BEFORE_PARTS).removesuffix(_BEHIND_PARTS).split(_OR)
+    others = [*_hardly_validated(job), *_slow_backward(job, own), *_scaled_kernels(own)]
+    return [*never_measured_notes(job, plan), *(StepNote(sentence=note) for note in others)]
 
 
 def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
@@ -145,20 +109,20 @@ def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
     return [f"{known}. With this bias corrected, {corrected}."]
 
 
-def never_measured_notes(job: Job, plan: Plan) -> list[str]:
+def never_measured_notes(job: Job, plan: Plan) -> list[StepNote]:
     """Returns notes if a plan or its accelerator lies outside all steps that were compared."""
     accelerator = job.offers[plan.offer].accelerator
     if _is_calibrated(job, plan):
         return []
     notes = []
-    if parts := beyond_measured(reach_of(job, PlanTable.from_plans([plan]), 0)):
-        notes.append(_BEYOND.format(parts=_OR.join(parts)))
+    if parts := parts_beyond(reach_of(job, PlanTable.from_plans([plan]), 0)):
+        notes.append(StepNote(sentence=_BEYOND, parts=parts))
     if job.workload.model.linear_attention:
-        notes.append(KNOWN_HYBRIDS)
+        notes.append(StepNote(sentence=KNOWN_HYBRIDS))
     is_new = not is_measured(accelerator.id, has_experts=job.workload.model.experts is not None)
     if is_new and has_measured_kernels(accelerator):
         note = f"No published step on {accelerator.id} was compared, so the error of the least accurate group is assumed"
-        notes.append(f"{note} (docs/validation.md).")
+        notes.append(StepNote(sentence=f"{note} (docs/validation.md)."))
     return notes
 
 

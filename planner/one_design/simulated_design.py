@@ -22,6 +22,7 @@ from planner.notes.interval_note import interval_notes
 from planner.notes.memory_note import full_plan_notes
 from planner.notes.servers_note import server_notes
 from planner.notes.spares_note import spares_notes
+from planner.notes.step_note import texts
 from planner.notes.straggler_note import straggler_notes
 from planner.one_design.simpler_models import SimplerModel, left_out, simpler_models
 from planner.one_design.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
@@ -206,7 +207,7 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
-    notes = [*plan_notes(job, design), *straggler_notes(job, plan), *never_measured_notes(job, plan)]
+    notes = [*plan_notes(job, design), *straggler_notes(job, plan), *texts(never_measured_notes(job, plan))]
     notes += [*spares_notes(job, design), *server_notes(evaluation.outcomes.checkpoints, 0)]
     notes += [*interval_notes(plan, design.checkpoint_interval_s, evaluation), *full_plan_notes(design)]
     if not _can_be_replayed(evaluation):

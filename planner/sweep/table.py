@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.input.arguments import check_kind
 from planner.notes.accuracy_notes import step_notes
+from planner.notes.step_note import StepNote, StepNotes
 from planner.sweep.grid import AUTO, Sweep, SweepPoint
 from planner.uncertain.uncertainty import step_time_interval
 from simulator.record import finite_or_none
@@ -22,9 +23,7 @@ BROKEN = "broken_constraint"
 MODEL = "model"
 """Column with the name of the model, and what the sweep or its job changes of a known one."""
 STEP_NOTES = "step_time_notes"
-"""Column with the reasons why the step of a design is known less well than most, `BETWEEN_NOTES`; empty if there are none."""
-BETWEEN_NOTES = " | "
-"""Stands between two reasons."""
+"""Column with the reasons why the step of a design is known less well than most, as `StepNotes`; empty if there are none."""
 
 
 def sweep_rows(sweep: Sweep, points: Iterable[SweepPoint]) -> list[Row]:
@@ -87,9 +86,11 @@ def can_run(row: Row) -> bool:
     return row[BROKEN] == ""
 
 
-def step_notes_of(row: Row) -> list[str]:
+def step_notes_of(row: Row) -> tuple[StepNote, ...]:
     """Returns the reasons why the step of a row is known less well than most."""
-    return [note for note in str(row[STEP_NOTES]).split(BETWEEN_NOTES) if note]
+    told = row[STEP_NOTES]
+    assert isinstance(told, StepNotes), "rows come from point_rows"
+    return told.notes
 
 
 def is_auto(row: Row) -> bool:
@@ -134,6 +135,6 @@ def _certainty(point: SweepPoint) -> dict[str, np.ndarray]:
     job, plans = point.job, point.result.plans
     steps_s = point.result.outcomes.steps.step_time_s.tolist()
     intervals = [step_time_interval(job, plans, row, step_s) for row, step_s in enumerate(steps_s)]
-    notes = [BETWEEN_NOTES.join(step_notes(job, plans.plan(row))) for row in range(len(plans))]
+    notes = [StepNotes(*step_notes(job, plans.plan(row))) for row in range(len(plans))]
     low_s, high_s = np.array(intervals).reshape(-1, 2).T
     return {"step_time_low_s": low_s, "step_time_high_s": high_s, STEP_NOTES: np.array(notes, dtype=object)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from constraints.registry import CONSTRAINTS
 from planner.job.named_model import told_changes
-from planner.notes.accuracy_notes import alike, merged
+from planner.notes.step_note import StepNote, merged
 from planner.sweep.axis_values import as_written
 from planner.sweep.grid import Sweep
 from planner.sweep.table import BROKEN, MODEL, Row, can_run, step_notes_of
@@ -97,10 +97,10 @@ def _certainty(sweep: Sweep, rows: list[Row]) -> Iterator[str]:
     """Yields how well the steps are known, and each reason why some are known less well once; of which, unless of all."""
     designs = list(filter(can_run, rows))
     intervals = _grouped(designs, _interval)
-    notes: dict[str, list[tuple[str, Row]]] = {}
+    notes: dict[str, list[tuple[StepNote, Row]]] = {}
     for row in designs:
         for note in step_notes_of(row):
-            notes.setdefault(alike(note), []).append((note, row))
+            notes.setdefault(note.sentence, []).append((note, row))
     if len(intervals) > 1:
         told = "; ".join(f"{interval} for {_which(sweep, some)}" for interval, some in intervals.items())
     else:
@@ -108,8 +108,8 @@ def _certainty(sweep: Sweep, rows: list[Row]) -> Iterator[str]:
     if told:
         yield f"80 % interval of the step time, beside the simulated one: {told}."
     for found in notes.values():
-        note, some = merged([note for note, _ in found]), [row for _, row in found]
-        yield note if len(some) == len(designs) else f"{_which(sweep, some)}: {note}"
+        told, some = merged([note for note, _ in found]).text, [row for _, row in found]
+        yield told if len(some) == len(designs) else f"{_which(sweep, some)}: {told}"
 
 
 def _grouped(rows: Iterable[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:

@@ -77,6 +77,21 @@ MEASURED_REACH = Reach(
 mixtures of experts have short sequences and no context parallelism, for which their error of 30 % at least stands."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class BeyondPart:
+    """A part of a step that goes beyond everything measured."""
+
+    words: str
+    """What it is, with `{}` in the place of its figure."""
+    figure: str = ""
+    """How large it is; empty for what a step has or has not."""
+
+    @property
+    def text(self) -> str:
+        """What it is, and how large: `context parallelism 4 (measured: up to 2)`."""
+        return self.words.format(self.figure)
+
+
 def num_domains(num_ranks: int, domain_size: int) -> int:
     """Returns the number of link domains that neighbouring ranks span."""
     return ceil(num_ranks / domain_size)
@@ -100,11 +115,11 @@ def reach_of(job: Job, plans: PlanTable, row: int) -> Reach:
     )
 
 
-def beyond_measured(reach: Reach) -> tuple[str, ...]:
-    """Returns in words what in a step goes beyond everything measured; nothing if it is within."""
+def parts_beyond(reach: Reach) -> tuple[BeyondPart, ...]:
+    """Returns what in a step goes beyond everything measured; nothing if it is within."""
     words = (
-        f"sequences of {reach.sequence_tokens:,} tokens (measured: up to {MEASURED_REACH.sequence_tokens:,})",
-        f"context parallelism {reach.context_ranks} (measured: up to {MEASURED_REACH.context_ranks})",
+        f"sequences of {{}} tokens (measured: up to {MEASURED_REACH.sequence_tokens:,})",
+        f"context parallelism {{}} (measured: up to {MEASURED_REACH.context_ranks})",
         "tensor parallelism across link domains",
         "latent attention",
         "linear attention",
@@ -115,5 +130,14 @@ def beyond_measured(reach: Reach) -> tuple[str, ...]:
         "low-rank adapters",
         "4 bits",
     )
-    pairs = zip(reach.parts, MEASURED_REACH.parts, words, strict=True)
-    return tuple(told for part, most, told in pairs if part > most)
+    found = zip(reach.parts, MEASURED_REACH.parts, words, strict=True)
+    return tuple(
+        BeyondPart(words=told, figure=f"{part:,}" if "{}" in told else "")
+        for part, most, told in found
+        if part > most
+    )
+
+
+def beyond_measured(reach: Reach) -> tuple[str, ...]:
+    """Returns the same in words."""
+    return tuple(part.text for part in parts_beyond(reach))

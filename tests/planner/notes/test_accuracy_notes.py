@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.notes.accuracy_notes import accuracy_notes, step_notes
+from planner.notes.step_note import texts
 from simulator.accuracy.published_runs import LEAST_ROWS, Accuracy
 from simulator.domain.job import Job
 from tests.planner.calibrations import with_measured_steps
@@ -61,7 +62,7 @@ def test_the_backward_kernel_of_chosen_tokens_is_told_beside_other_chips_than_bl
 ) -> None:
     words = f"backward on {accelerator} at the speed of the only published kernel for Hopper"
     assert bool(notes_with(job_of(training(SPARSE), rented(accelerator)), words)) is is_told
-    told = step_notes(job_of(training(SPARSE), rented(accelerator)), BEST.plan)
+    told = texts(step_notes(job_of(training(SPARSE), rented(accelerator)), BEST.plan))
     assert any(words in note for note in told) is is_told
     assert (
         bool(notes_with(job_of(training(SPARSE), rented("b200-sxm-180gb"), rented(accelerator)), words))
@@ -104,11 +105,12 @@ def test_mixtures_of_experts_are_doubted_unless_their_owner_measured_them() -> N
 
 def test_what_a_step_is_doubted_for_is_told_of_its_own_accelerator_unless_owners_measured() -> None:
     job = job_of(EXPERTS, rented(H100), rented("mi300x"))
-    latent, experts, kernels = step_notes(job, BEST.plan.model_copy(update={"offer": 1}))
+    notes = step_notes(job, BEST.plan.model_copy(update={"offer": 1}))
+    latent, experts, kernels = texts(notes)
     assert "with latent attention was compared" in latent
     assert "barely validated" in experts
     assert kernels.startswith("No kernel measurements are known for mi300x;")
-    assert step_notes(job, BEST.plan) == [latent, experts]
+    assert step_notes(job, BEST.plan) == notes[:2]
     assert not step_notes(with_measured_steps(job), BEST.plan)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner import simulate_plan
+from planner.notes.step_note import texts
 from planner.sweep.grid import Sweep, run_sweep
 from planner.sweep.table import step_notes_of, sweep_rows
 from planner.sweep.view import number
@@ -58,6 +59,8 @@ def test_a_row_has_the_interval_of_its_step_and_the_reasons_that_simulate_tells(
     for end in ("step_time_low_s", "step_time_high_s"):
         assert number(row, end) == pytest.approx(getattr(simulated.spread, end), rel=1e-12)
     told = [note for note in simulated.warnings if any(reason in note for reason in REASONS)]
-    assert sorted(step_notes_of(row)) == sorted(told)
+    notes = texts(step_notes_of(row))
+    assert sorted(notes) == sorted(told)
+    assert row["step_time_notes"] == " | ".join(notes)
     assert len(told) == len(reasons)
-    assert all(reason in note for reason, note in zip(reasons, step_notes_of(row), strict=True))
+    assert all(reason in note for reason, note in zip(reasons, notes, strict=True))

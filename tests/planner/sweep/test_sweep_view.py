@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 from planner.cli.terminal.output import rendered
+from planner.notes.step_note import StepNote, StepNotes
 from planner.sweep.grid import Sweep
 from planner.sweep.table import Row
 from planner.sweep.view import number, show_sweep
+from simulator.step.step_reach import BeyondPart
 
 SWEEP = Sweep.model_validate(
     {
@@ -26,7 +28,7 @@ def row(num_gpus: int, scheme: str, goodput: float, days: float, **others: objec
         "time_to_train_days": days,
         "mfu_fraction": 0.5,
         "step_time_s": 2.0,
-        "step_time_notes": "",
+        "step_time_notes": StepNotes(),
     }
     known = {
         "accelerator": "b300",
@@ -40,6 +42,10 @@ def row(num_gpus: int, scheme: str, goodput: float, days: float, **others: objec
         "step_time_high_s": 1.07 * number(row, "step_time_s"),
     }
     return {**ends, **row}
+
+
+def noted(*sentences: str) -> StepNotes:
+    return StepNotes(*(StepNote(sentence=sentence) for sentence in sentences))
 
 
 def broken(num_gpus: int, scheme: str, rule: str) -> Row:
@@ -104,45 +110,54 @@ def test_of_steps_that_are_known_less_well_it_is_told_which_and_why() -> None:
     wide = {"workload.model": "new", "step_time_low_s": 1.0, "step_time_high_s": 4.0}
     known = row(8, "async", 0.95, 20.0, **{"workload.model": "known"})
     new, newer = (
-        row(size, "async", 0.95, 20.0, **wide, step_time_notes="Never measured.") for size in (8, 16)
+        row(size, "async", 0.95, 20.0, **wide, step_time_notes=noted("Never measured.")) for size in (8, 16)
     )
     words = " ".join(shown(sweep, [known, new, newer]).split())
     intervals = "-4 % to +7 % for 1 design (workload.model = known); -50 % to +100 % for 2 designs (workload.model = new)."
     assert f"beside the simulated one: {intervals} 2 designs (workload.model = new): Never measured." in words
 
     other = row(
-        8, "async", 0.95, 20.0, **{"workload.model": "new"}, step_time_notes="Never measured. | Scaled."
+        8,
+        "async",
+        0.95,
+        20.0,
+        **{"workload.model": "new"},
+        step_time_notes=noted("Never measured.", "Scaled."),
     )
     words = " ".join(shown(sweep, [known, new, newer, other]).split())
     assert (
         " 3 designs (workload.model = new): Never measured. 1 design (workload.model = new): Scaled." in words
     )
 
-    all_new = " ".join(shown(sweep, [{**known, "step_time_notes": "Never measured."}, new]).split())
+    all_new = " ".join(shown(sweep, [{**known, "step_time_notes": noted("Never measured.")}, new]).split())
     assert " -50 % to +100 % for 1 design (workload.model = new). Never measured." in all_new
 
 
 def test_steps_beyond_everything_compared_are_told_once_with_all_their_degrees() -> None:
     sweep = SWEEP.model_copy(update={"axes": {"search.context_parallel": (1, 4, 8)}})
-    beyond = "No published step with {} was compared, so the error is assumed to be twice as large (docs/validation.md)."
+    beyond = "No published step with {parts} was compared, so the error is assumed to be twice as large (docs/validation.md)."
+    degree, length = (
+        "context parallelism {} (measured: up to 2)",
+        "sequences of {} tokens (measured: up to 65,536)",
+    )
     parts = {
-        4: "context parallelism 4 (measured: up to 2) or latent attention",
-        8: "sequences of 131,072 tokens (measured: up to 65,536) or context parallelism 8 (measured: up to 2)",
+        4: (BeyondPart(words=degree, figure="4"), BeyondPart(words="latent attention")),
+        8: (BeyondPart(words=length, figure="131,072"), BeyondPart(words=degree, figure="8")),
     }
     rows = [
-        row(
-            8, "async", 0.95, 20.0, **{"search.context_parallel": degree}, step_time_notes=beyond.format(told)
-        )
-        for degree, told in parts.items()
+        row(8, "async", 0.95, 20.0, **{"search.context_parallel": ranks}, step_time_notes=StepNotes(note))
+        for ranks, own in parts.items()
+        for note in [StepNote(sentence=beyond, parts=own)]
     ]
     told = (
         "context parallelism 4 or 8 (measured: up to 2) or latent attention or sequences of 131,072 tokens "
         "(measured: up to 65,536)"
     )
-    assert f" {beyond.format(told)}" in " ".join(shown(sweep, rows).split())
+    beyond = beyond.format(parts=told)
+    assert f" {beyond}" in " ".join(shown(sweep, rows).split())
     near = row(8, "async", 0.95, 20.0, **{"search.context_parallel": 1})
     words = " ".join(shown(sweep, [near, *rows]).split())
-    assert f" 2 designs: {beyond.format(told)}" in words
+    assert f" 2 designs: {beyond}" in words
     assert words.count("No published step") == 1
 
 
