@@ -27,6 +27,7 @@ from simulator.domain.plan import (
     turns_back,
 )
 from simulator.domain.vision import VisionEncoder
+from simulator.domain.workload import Workload
 from simulator.layout.casts import FAMILIES_WITH_BLOCK_SCALES
 from simulator.layout.chunks import can_cut
 from simulator.layout.expert_ranks import expert_ranks
@@ -126,7 +127,17 @@ def _weight_gradients(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     if job.workload.restores_inputs:
         keeps_inputs |= plans.recompute == Recompute.SELECTIVE.code
     excess = np.where(keeps_inputs, 0.0, 1.0) + np.maximum(0.0, plans.zero_stage - 1.0)
+    if recomputes_encoder(job.workload):
+        excess = excess + 1.0
     return np.where(splits_backward(plans), excess, 0.0)
+
+
+def recomputes_encoder(workload: Workload) -> bool:
+    """Returns whether the layers of a trained vision encoder are recomputed as a whole."""
+    images = workload.images
+    if images is None or workload.trained_vision != "all":
+        return False
+    return images.encoder_recompute is Recompute.FULL
 
 
 def _batch(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -269,7 +280,8 @@ LAYOUT_RULES = (
     LayoutRule(
         name="weight_gradients",
         sentence="pipeline_schedule zb_h1, zb_v and dual_pipe_v delay weight gradients and keep their activations until "
-        "then; they need recompute none, or selective without whole blocks, and zero_stage of at most 1",
+        "then; they need recompute none, or selective without whole blocks, images.encoder_recompute other than full, and "
+        "zero_stage of at most 1",
         excess=_weight_gradients,
     ),
     LayoutRule(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from constraints.divisors import divisors
 from constraints.feasibility import exact_solver, minimal_conflict, sufficient_conflict
 from constraints.lattice import contexts, filled_cuts, listed_cuts, pipelines
-from constraints.layout import computes_in, shared_vision, split_heads
+from constraints.layout import computes_in, recomputes_encoder, shared_vision, split_heads
 from simulator.domain.job import Job
 from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.offer import Offer
@@ -376,6 +376,8 @@ def _can_run(schedule: Schedule, pipeline: int, virtual: int) -> bool:
 def _can_split_backward(job: Job) -> bool:
     """Whether any listed recomputation keeps what late weight gradients read, and any listed ZeRO stage whole gradients."""
     keeping = {Recompute.NONE, Recompute.SELECTIVE} if job.workload.restores_inputs else {Recompute.NONE}
+    if recomputes_encoder(job.workload):
+        return False
     return not keeping.isdisjoint(job.search.recompute) and min(job.search.searched_zero_stages) <= 1
 
 

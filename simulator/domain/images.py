@@ -16,7 +16,7 @@ class Images(Record):
 
     tokens_per_image: int = Field(gt=0, le=10_000_000)
     """Tokens of the language model that an image becomes (Gemma 3: 256; LLaVA: 576)."""
-    per_sequence: float = Field(gt=0, le=1e6)
+    per_sequence: float = Field(ge=1e-9, le=1e6)
     """Images of a sequence, on average."""
     imbalance: float = Field(default=1.0, ge=1, le=1e6)
     """Patches of the rank with the most images in a micro-batch over those of the average one. 1: all have as many."""
@@ -31,6 +31,11 @@ class Images(Record):
     def tokens_per_sequence(self) -> float:
         """Tokens of a sequence that stand for images, on average."""
         return self.per_sequence * self.tokens_per_image
+
+    @property
+    def most_tokens(self) -> float:
+        """The most tokens that images take in a sequence: of one image, or of all on the rank that has most."""
+        return self.tokens_per_image * max(1.0, self.most_per_sequence)
 
     @property
     def most_per_sequence(self) -> float:

@@ -44,11 +44,15 @@ def _images_rule(workload: Workload) -> str | None:
     if images is None:
         return "model.vision needs images: give both, or leave vision out for text alone"
     if vision is None:
-        return "images needs model.vision, which makes tokens of them; give both, or leave images out"
-    if images.tokens_per_sequence > workload.sequence_length:
         return (
-            f"images.tokens_per_image ({images.tokens_per_image}) times per_sequence ({images.per_sequence:g}) must not exceed "
-            f"sequence_length ({workload.sequence_length}), which counts tokens of images, too"
+            f"images needs model.vision, which makes tokens of them, and {workload.model.name} has none: take a model with an "
+            "encoder (capplan catalog models), write model.vision out, or leave images out"
+        )
+    if images.most_tokens > workload.sequence_length:
+        return (
+            f"images.tokens_per_image ({images.tokens_per_image}), and this times per_sequence ({images.per_sequence:g}) times "
+            f"imbalance ({images.imbalance:g}), must not exceed sequence_length ({workload.sequence_length}), which counts "
+            "tokens of images, too"
         )
     if workload.activation_offload_fraction:
         return (

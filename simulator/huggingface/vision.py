@@ -25,6 +25,14 @@ Fields = dict[str, object]
 """Fields of `VisionEncoder`, not yet validated."""
 
 
+def counted(reader: ConfigReader, key: str, default: int | None = None) -> int:
+    """Returns the number under a key, which must be at least 1."""
+    number = reader.whole(key, default=default)
+    if number < 1:
+        reader.report(key, "must be at least 1")
+    return max(number, 1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class MultimodalFile:
     """A `config.json` with a vision encoder."""
@@ -38,7 +46,7 @@ class MultimodalFile:
     @property
     def hidden(self) -> int:
         """Width of the encoder by its usual name."""
-        return self.vision.whole("hidden_size")
+        return counted(self.vision, "hidden_size")
 
 
 def vision_from_config(config: Config, language_size: int, path: str) -> tuple[Fields, ConfigReader]:
@@ -65,40 +73,40 @@ def _tower(
     reader: ConfigReader, *, layers: str = "num_hidden_layers", heads: str = "num_attention_heads"
 ) -> Fields:
     """The layers of an encoder by their usual names."""
-    hidden, number = reader.whole("hidden_size"), reader.whole(heads)
-    if not reader.problems and hidden % max(number, 1):
+    hidden, number = counted(reader, "hidden_size"), counted(reader, heads)
+    if not reader.problems and hidden % number:
         reader.report(heads, f"must divide hidden_size ({hidden})")
     return {
-        "num_layers": reader.whole(layers),
+        "num_layers": counted(reader, layers),
         "hidden_size": hidden,
         "num_heads": number,
-        "head_dim": hidden // max(number, 1),
-        "ffn_hidden_size": reader.whole("intermediate_size"),
+        "head_dim": hidden // number,
+        "ffn_hidden_size": counted(reader, "intermediate_size"),
     }
 
 
 def _patch(reader: ConfigReader, *, frames: int = 1) -> int:
-    return COLOURS * frames * reader.whole("patch_size") ** 2
+    return COLOURS * frames * counted(reader, "patch_size") ** 2
 
 
 def _grid(reader: ConfigReader) -> int:
     """Patches of the images that the positions are made for."""
-    return int(reader.whole("image_size") // max(reader.whole("patch_size"), 1)) ** 2
+    return (counted(reader, "image_size") // counted(reader, "patch_size")) ** 2
 
 
 def _qwen_2_5(file: MultimodalFile) -> Fields:
     """Gated blocks with biases and RMS norms, windows in most layers, a merger of four patches."""
     vision = file.vision
-    hidden, merged = file.hidden, vision.whole("spatial_merge_size") ** 2
-    edge = vision.whole("window_size") // max(vision.whole("patch_size"), 1)
+    hidden, merged = file.hidden, counted(vision, "spatial_merge_size") ** 2
+    edge = counted(vision, "window_size") // counted(vision, "patch_size")
     return {
         **_tower(vision, layers="depth", heads="num_heads"),
         "is_gated": True,
-        "patch_values": _patch(vision, frames=vision.whole("temporal_patch_size")),
+        "patch_values": _patch(vision, frames=counted(vision, "temporal_patch_size")),
         "patches_per_token": merged,
         "projector_sizes": (merged * hidden, merged * hidden),
         "window_patches": edge**2,
-        "full_every": _full_every(vision, vision.whole("depth")),
+        "full_every": _full_every(vision, counted(vision, "depth")),
         "has_norm_biases": False,
         "is_replicated": True,
         "other_parameters": hidden,
@@ -119,15 +127,15 @@ def _full_every(vision: ConfigReader, num_layers: int) -> int:
 def _qwen_3(file: MultimodalFile) -> Fields:
     """Qwen3-VL and Qwen3.5: learned positions, and projectors of inner layers where the file lists them."""
     vision = file.vision
-    hidden, merged = file.hidden, vision.whole("spatial_merge_size") ** 2
-    inner = vision.config.get("deepstack_visual_indexes") or []
+    hidden, merged = file.hidden, counted(vision, "spatial_merge_size") ** 2
+    inner = [] if not vision.has("deepstack_visual_indexes") else vision.config["deepstack_visual_indexes"]
     if not isinstance(inner, list):
         vision.report("deepstack_visual_indexes", "must be a list of layers")
         inner = []
     return {
         **_tower(vision, layers="depth", heads="num_heads"),
-        "patch_values": _patch(vision, frames=vision.whole("temporal_patch_size")),
-        "num_learned_positions": vision.whole("num_position_embeddings"),
+        "patch_values": _patch(vision, frames=counted(vision, "temporal_patch_size")),
+        "num_learned_positions": counted(vision, "num_position_embeddings"),
         "patches_per_token": merged,
         "projector_sizes": (merged * hidden, merged * hidden),
         "num_projectors": 1 + len(inner),
@@ -139,14 +147,14 @@ def _gemma_3(file: MultimodalFile) -> Fields:
     """SigLIP; the mean of several patches enters one matrix."""
     vision = file.vision
     hidden, grid = file.hidden, _grid(vision)
-    per_image = file.whole.whole("mm_tokens_per_image")
-    if not file.whole.problems and grid % max(per_image, 1):
+    per_image = counted(file.whole, "mm_tokens_per_image")
+    if not file.whole.problems and grid % per_image:
         file.whole.report("mm_tokens_per_image", f"must divide the {grid} patches of an image")
     return {
         **_tower(vision),
         "patch_values": _patch(vision),
         "num_learned_positions": grid,
-        "patches_per_token": max(1, grid // max(per_image, 1)),
+        "patches_per_token": max(1, grid // per_image),
         "projector_sizes": (hidden,),
         "has_projector_biases": False,
         "is_replicated": True,
@@ -157,7 +165,7 @@ def _gemma_3(file: MultimodalFile) -> Fields:
 def _llama_4(file: MultimodalFile) -> Fields:
     """Four patches side by side enter an adapter of two products, and its output the projector."""
     vision = file.vision
-    hidden, inner = file.hidden, vision.whole("projector_input_dim")
+    hidden, inner = file.hidden, counted(vision, "projector_input_dim")
     ratio = vision.config.get("pixel_shuffle_ratio")
     if not isinstance(ratio, float) or not 0.0 < ratio <= 1.0:
         vision.report("pixel_shuffle_ratio", "must be a share of 1")
@@ -168,7 +176,7 @@ def _llama_4(file: MultimodalFile) -> Fields:
         "patch_values": _patch(vision),
         "num_learned_positions": _grid(vision) + 1,
         "patches_per_token": merged,
-        "projector_sizes": (merged * hidden, inner, vision.whole("projector_output_dim")),
+        "projector_sizes": (merged * hidden, inner, counted(vision, "projector_output_dim")),
         "has_projector_biases": False,
         "other_parameters": 5 * hidden,
     }
@@ -177,7 +185,7 @@ def _llama_4(file: MultimodalFile) -> Fields:
 def _pixtral(file: MultimodalFile) -> Fields:
     """Mistral 3: gated blocks without biases, a product that merges patches, and two that project them."""
     vision = file.vision
-    hidden, merged = file.hidden, file.whole.whole("spatial_merge_size", default=1) ** 2
+    hidden, merged = file.hidden, counted(file.whole, "spatial_merge_size", default=1) ** 2
     has_biases = file.whole.truth("multimodal_projector_bias", default=False)
     return {
         **_tower(vision),
@@ -212,7 +220,7 @@ def _llava(file: MultimodalFile) -> Fields:
 def _intern(file: MultimodalFile) -> Fields:
     """InternViT with four patches side by side; its layers are scaled, and large ones have norms of queries and keys."""
     vision = file.vision
-    hidden, depth = file.hidden, vision.whole("num_hidden_layers")
+    hidden, depth = file.hidden, counted(vision, "num_hidden_layers")
     size, patch = (_edge(vision, key) for key in ("image_size", "patch_size"))
     has_qkv = vision.truth("attention_bias", default=False)
     has_norms = vision.truth("use_qk_norm", default=False)
@@ -220,15 +228,16 @@ def _intern(file: MultimodalFile) -> Fields:
     # The bias of queries, keys and values is that of the products; where it is missing, the others are told apart.
     per_layer = (2 + 2 * has_norms) * hidden
     if not has_qkv:
-        per_layer += 2 * hidden + vision.whole("intermediate_size")
+        per_layer += 2 * hidden + counted(vision, "intermediate_size")
     return {
         **_tower(vision),
         "patch_values": COLOURS * patch**2,
-        "num_learned_positions": (size // max(patch, 1)) ** 2 + 1,
+        "num_learned_positions": (size // patch) ** 2 + 1,
         "patches_per_token": INTERN_MERGED,
         "projector_sizes": (INTERN_MERGED * hidden, file.language_size),
         "has_biases": has_qkv,
         "has_norm_biases": not is_rms,
+        "is_replicated": True,
         "other_parameters": depth * per_layer + (2 + 2 * INTERN_MERGED) * hidden,
     }
 
@@ -248,25 +257,33 @@ def _kimi(file: MultimodalFile) -> Fields:
     """MoonViT: names of its own in Kimi K2.5, the usual ones in Kimi-VL."""
     vision = file.vision
     prefix = "vt_" if vision.has("vt_hidden_size") else ""
-    hidden, heads = vision.whole(f"{prefix}hidden_size"), vision.whole(f"{prefix}num_attention_heads")
-    merge = vision.config.get("merge_kernel_size") or [MOON_MERGE, MOON_MERGE]
-    if not (isinstance(merge, list) and all(isinstance(each, int) and each > 0 for each in merge)):
-        vision.report("merge_kernel_size", "must be a list of two lengths")
-        merge = [MOON_MERGE, MOON_MERGE]
-    merged = merge[0] * merge[-1]
+    hidden, heads = counted(vision, f"{prefix}hidden_size"), counted(vision, f"{prefix}num_attention_heads")
+    merged = _merged(vision)
     return {
-        "num_layers": vision.whole(f"{prefix}num_hidden_layers"),
+        "num_layers": counted(vision, f"{prefix}num_hidden_layers"),
         "hidden_size": hidden,
         "num_heads": heads,
-        "head_dim": hidden // max(heads, 1),
-        "ffn_hidden_size": vision.whole(f"{prefix}intermediate_size"),
+        "head_dim": hidden // heads,
+        "ffn_hidden_size": counted(vision, f"{prefix}intermediate_size"),
         "patch_values": _patch(vision),
-        "num_learned_positions": vision.whole("init_pos_emb_height") * vision.whole("init_pos_emb_width"),
+        "num_learned_positions": counted(vision, "init_pos_emb_height")
+        * counted(vision, "init_pos_emb_width"),
         "patches_per_token": merged,
         "projector_sizes": (merged * hidden, merged * hidden),
         "is_replicated": True,
         "other_parameters": 5 * hidden,
     }
+
+
+def _merged(vision: ConfigReader) -> int:
+    """Patches of a token of Kimi's encoder: a number along each edge."""
+    lengths = vision.config.get("merge_kernel_size", [MOON_MERGE, MOON_MERGE])
+    if isinstance(lengths, list) and len(lengths) == 2 and all(type(each) is int for each in lengths):
+        high, wide = lengths
+        if min(high, wide) > 0:
+            return int(high * wide)
+    vision.report("merge_kernel_size", "must be a list of two lengths")
+    return 1
 
 
 READERS: Mapping[str, Callable[[MultimodalFile], Fields]] = {

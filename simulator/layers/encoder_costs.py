@@ -9,13 +9,14 @@ With P patches of h values each, of p pixels, on a rank; T tokens of the languag
 
 Times are means over all micro-batches; with less than one image in each on average, only some of them run the encoder.
 
-A projector leaves two products with an all-reduce of its tokens and, where the encoder is trained, enters them backward with
-one of its input (Megatron-LM: `MultimodalProjector`, `_preprocess_data` of `LLaVAModel`). What is frozen has no backward pass.
+A projector leaves two products with an all-reduce of its tokens, or a last one alone with a gather, and enters them backward
+with an all-reduce of the gradient of its input, where the encoder is trained (Megatron-LM: `MultimodalProjector`,
+`_preprocess_data` of `LLaVAModel`). What is frozen has no backward pass.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from simulator.layers.part_times import PartTimes
 from simulator.layers.weight_gradients import dense_layer_weight_gradients_s
 from simulator.layout.encoder import encoder_plans, encoder_workload, share_with_images
 from simulator.layout.kept_inputs import ACTIVATION_BYTES
-from simulator.machine.network import all_reduce_s
+from simulator.machine.network import all_gather_s, all_reduce_s
 from simulator.machine.rank import Rank, once_per_rank
 from simulator.table import Floats, total
 from simulator.traffic.layer_collectives import Directions
@@ -43,7 +44,7 @@ PRODUCTS_OF_A_BLOCK = 2
 def encoder_rank(rank: Rank) -> Rank:
     """Returns the ranks as the layers of the vision encoder see them: another network, in 16 bits."""
     plans = encoder_plans(rank.workload, rank.plans)
-    kernels, sustained_fraction = rank.constants.of_products(plans)
+    kernels, sustained_fraction = rank.constants.of_encoder(plans)
     return replace(
         rank,
         workload=encoder_workload(rank.workload),
@@ -100,30 +101,40 @@ def projectors(rank: Rank) -> PartTimes:
 
 def projector_collectives_s(rank: Rank) -> Directions:
     """Returns the collectives of all projectors, forward and backward, `(n,)` each."""
-    group, none_s = encoder_rank(rank).tensor_group, np.zeros(len(rank.plans))
-    forward_s, backward_s = (
-        encoder_share(rank) * total([none_s, *(all_reduce_s(num_bytes=each, **group) for each in way)])
-        for way in projector_bytes(rank)
+    group, traffic = encoder_rank(rank).tensor_group, projector_traffic(rank)
+    none_s = np.zeros(len(rank.plans))
+    forward_s = total([none_s, *(all_reduce_s(num_bytes=each, **group) for each in traffic.summed)])
+    forward_s = forward_s + total(
+        [none_s, *(all_gather_s(num_bytes=each, **group) for each in traffic.gathered)]
     )
-    return forward_s, backward_s
+    backward_s = total([none_s, *(all_reduce_s(num_bytes=each, **group) for each in traffic.summed_back)])
+    return encoder_share(rank) * forward_s, encoder_share(rank) * backward_s
 
 
-def projector_bytes(rank: Rank) -> tuple[list[Floats], list[Floats]]:
-    """Returns what tensor-parallel ranks add up behind every second product, and backward in front of it, `(n,)` each.
+@dataclass(frozen=True, kw_only=True)
+class ProjectorTraffic:
+    """What tensor-parallel ranks exchange of all projectors in a micro-batch with images, bytes `(n,)` each."""
 
-    That is for a micro-batch with images. Without a trained encoder nothing needs the gradient of what enters the first
-    product.
-    """
+    summed: list[Floats]
+    """Forward: outputs of products that are split by rows."""
+    gathered: list[Floats]
+    """Forward: the output of a last product that is split by columns."""
+    summed_back: list[Floats]
+    """Backward: gradients of what enters products that are split by columns."""
+
+
+def projector_traffic(rank: Rank) -> ProjectorTraffic:
+    """Returns the traffic; without a trained encoder nothing needs the gradient of what enters the first product."""
     vision, trained = _vision(rank), rank.workload.trained_vision
     widths = [*vision.projector_sizes, rank.workload.model.hidden_size]
-    entered = widths[:-1:PRODUCTS_OF_A_BLOCK]
-    left = [*widths[PRODUCTS_OF_A_BLOCK:-1:PRODUCTS_OF_A_BLOCK], widths[-1]]
-    summed = {"all": entered, "projectors": entered[1:], "nothing": []}[trained]
-    forward, backward = (
-        vision.num_projectors * [ACTIVATION_BYTES * _image_tokens(rank) * width for width in way]
-        for way in (left, summed)
+    entered, left = widths[:-1:PRODUCTS_OF_A_BLOCK], widths[PRODUCTS_OF_A_BLOCK::PRODUCTS_OF_A_BLOCK]
+    is_alone = len(vision.projector_sizes) % PRODUCTS_OF_A_BLOCK > 0
+    back = {"all": entered, "projectors": entered[1:], "nothing": []}[trained]
+    summed, gathered, summed_back = (
+        vision.num_projectors * [ACTIVATION_BYTES * _image_tokens(rank) * width for width in each]
+        for each in (left, widths[-1:] if is_alone else [], back)
     )
-    return forward, backward
+    return ProjectorTraffic(summed=summed, gathered=gathered, summed_back=summed_back)
 
 
 def projector_weight_gradients_s(rank: Rank) -> Floats:

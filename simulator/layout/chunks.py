@@ -270,6 +270,8 @@ class ChunkWeights:
     """Shared layer weights that tensor-parallel ranks do not split. Norms, which are negligible, count as split."""
     never_cast: Floats | float = 0.0
     """Shared weights whose products stay in 16 bits in any format: embedding, output layer, vision encoder, adapters."""
+    never_cast_whole: Floats | float = 0.0
+    """Those among them that tensor-parallel ranks do not split: a replicated vision encoder."""
 
     @property
     def is_any(self) -> bool:
@@ -286,13 +288,14 @@ class ChunkWeights:
 
     def of_chunk(self, chunk: int) -> ChunkWeights:
         """Returns the weights of one chunk alone, `(n, 1)`."""
-        names, one = ("shared", "routed", "whole", "never_cast"), slice(chunk, chunk + 1)
+        names = "shared", "routed", "whole", "never_cast", "never_cast_whole"
+        one = slice(chunk, chunk + 1)
         columns = {name: np.asarray(getattr(self, name)) for name in names}
         return ChunkWeights(**{name: each[:, one] if each.ndim else each for name, each in columns.items()})
 
     def never_cast_on_rank(self, plans: PlanTable) -> Floats:
         """Returns the weights on one rank whose products stay in 16 bits in any format, `(n, C)`."""
-        return np.asarray(self.never_cast / plans.tensor_parallel[:, None])
+        return held_by_rank(self.never_cast, self.never_cast_whole, plans.tensor_parallel[:, None])
 
 
 def weights_on_stage(
@@ -331,15 +334,25 @@ def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkW
     num_copied = np.where(has_split_ends(plans), model.copied_parameters, 0)
     never_cast[np.arange(len(shared)), chunks.num_chunks - 1] += model.output_parameters + num_copied
     return ChunkWeights(
-        shared=shared + never_cast, routed=routed, whole=_whole_weights(model, chunks), never_cast=never_cast
+        shared=shared + never_cast,
+        routed=routed,
+        whole=_whole_weights(model, chunks),
+        never_cast=never_cast,
+        never_cast_whole=_whole_vision(model, chunks),
     )
+
+
+def _whole_vision(model: ModelShape, chunks: Chunks) -> Floats | float:
+    """Weights of a vision encoder that every tensor-parallel rank holds, `(n, C)`; 0 where ranks share it."""
+    if model.vision is None or not model.vision.is_replicated:
+        return 0.0
+    return np.asarray(chunks.is_first * model.vision_parameters, dtype=np.float64)
 
 
 def _whole_weights(model: ModelShape, chunks: Chunks) -> Floats | float:
     of_layers = [model.dense_layer_whole_parameters, model.expert_layer_whole_parameters]
-    of_vision = model.vision_parameters if model.vision and model.vision.is_replicated else 0
-    if not any((*of_layers, of_vision)):
-        return 0.0
+    if not any(of_layers):
+        return _whole_vision(model, chunks)
     whole = chunks.num_dense_layers * of_layers[0] + chunks.num_expert_layers * of_layers[1]
-    whole = whole + chunks.is_first * of_vision
+    whole = whole + _whole_vision(model, chunks)
     return whole + chunks.num_mtp_layers * model.mtp_weights.whole if chunks.modules else whole

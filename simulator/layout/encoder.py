@@ -96,6 +96,7 @@ def encoder_plans(workload: Workload, plans: PlanTable) -> PlanTable:
         if vision.is_replicated
         else plans.tensor_parallel,
         context_parallel=np.ones_like(plans.context_parallel),
+        data_parallel=plans.data_parallel * plans.context_parallel,  # ranks that share its weights
         precision=np.full_like(plans.precision, Precision.BF16.code),
         recompute=np.full_like(plans.recompute, recompute.code),
         recompute_num_layers=np.zeros_like(plans.recompute_num_layers),

@@ -46,6 +46,7 @@ class StepWeights:
             routed=self.trained.routed + self.frozen.routed,
             whole=self.trained.whole + self.frozen.whole,
             never_cast=self.trained.never_cast + self.frozen.never_cast,
+            never_cast_whole=self.trained.never_cast_whole + self.frozen.never_cast_whole,
         )
 
     @classmethod
@@ -87,9 +88,14 @@ class StepWeights:
                     shared=weights.shared - frozen,
                     whole=weights.whole - whole,
                     never_cast=weights.never_cast - frozen,
+                    never_cast_whole=weights.never_cast_whole - whole,
                 ),
                 frozen=ChunkWeights(
-                    shared=frozen, routed=np.zeros_like(frozen), whole=whole, never_cast=frozen
+                    shared=frozen,
+                    routed=np.zeros_like(frozen),
+                    whole=whole,
+                    never_cast=frozen,
+                    never_cast_whole=whole,
                 ),
             )
         adapters = num_layers * adapter_parameters(workload.model, workload.lora)

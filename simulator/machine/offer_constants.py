@@ -44,6 +44,8 @@ class OfferConstants:
     """Constants of a job's offers, independent of plans: one row per offer, or per offer and number format."""
 
     kernels: KernelConstants
+    encoder_kernels: KernelConstants
+    """The same for the heads of a vision encoder; those of the language model where there is none."""
     links: LinkConstants
     training: TrainingConstants
     sustained_fraction: Floats
@@ -54,9 +56,16 @@ class OfferConstants:
 
     def of_products(self, plans: PlanTable) -> tuple[KernelConstants, Floats]:
         """Returns the kernel constants and the sustained fraction for the number formats of plans, `(n,)` each."""
+        return self._of(self.kernels, plans)
+
+    def of_encoder(self, plans: PlanTable) -> tuple[KernelConstants, Floats]:
+        """Returns the same for a vision encoder."""
+        return self._of(self.encoder_kernels, plans)
+
+    def _of(self, kernels: KernelConstants, plans: PlanTable) -> tuple[KernelConstants, Floats]:
         pair = self.pair(plans)
         slowest = self.training.slowest_of(plans.num_gpus)
-        return self.kernels.take(pair), self.sustained_fraction[pair] / slowest
+        return kernels.take(pair), self.sustained_fraction[pair] / slowest
 
     @staticmethod
     def pair(plans: PlanTable) -> Integers:
@@ -68,9 +77,11 @@ class OfferConstants:
 def offer_constants(job: Job, training: TrainingConstants) -> OfferConstants:
     """Returns the constants of a job, including its calibration."""
     training, recipe = calibrated_training(training, job.calibration), job.workload.fp8_recipe
+    kernels = _kernels(job, training)
     pairs = [(precision, offer.accelerator.family) for offer in job.offers for precision in Precision]
     return OfferConstants(
-        kernels=_kernels(job, training),
+        kernels=_for_heads(job, kernels),
+        encoder_kernels=_for_heads_of_encoder(job, kernels),
         links=_links(job, OfferTable.from_job(job), training),
         training=training,
         sustained_fraction=_sustained(job, training),
@@ -87,7 +98,7 @@ def _sustained(job: Job, training: TrainingConstants) -> Floats:
 
 
 def _kernels(job: Job, training: TrainingConstants) -> KernelConstants:
-    """Constants of every offer with every number format, one row each."""
+    """Constants of every offer with every number format, one row each, for heads of any width."""
     pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
     chips, formats = [chip for chip, _ in pairs], [precision for _, precision in pairs]
     families = [chip.family for chip in chips]
@@ -108,10 +119,27 @@ def _kernels(job: Job, training: TrainingConstants) -> KernelConstants:
         published = replace(published, gemm_peak_fraction=slower)
     kernels = calibrated_kernels(published, job.calibration, chips, formats)
     ratios = [cast_ratio(job.workload.fp8_recipe, precision, chip.family) for chip, precision in pairs]
-    kernels = replace(kernels, cast_bytes_per_element=kernels.cast_bytes_per_element * np.array(ratios))
-    if job.workload.model.chooses_tokens:
-        return with_chosen_tokens(kernels, families)
-    return with_head_width(kernels, job.workload.attention, families, job.workload.model.attention_dims[0])
+    return replace(kernels, cast_bytes_per_element=kernels.cast_bytes_per_element * np.array(ratios))
+
+
+def _for_heads(job: Job, kernels: KernelConstants) -> KernelConstants:
+    """The constants for attention of the language model."""
+    model = job.workload.model
+    if model.chooses_tokens:
+        return with_chosen_tokens(kernels, _families(job))
+    return with_head_width(kernels, job.workload.attention, _families(job), model.attention_dims[0])
+
+
+def _for_heads_of_encoder(job: Job, kernels: KernelConstants) -> KernelConstants:
+    """The constants for attention of a vision encoder; those of the language model without one."""
+    if (vision := job.workload.model.vision) is None:
+        return _for_heads(job, kernels)
+    return with_head_width(kernels, job.workload.attention, _families(job), vision.head_dim)
+
+
+def _families(job: Job) -> list[str]:
+    """Architectures of every offer with every number format."""
+    return [offer.accelerator.family for offer in job.offers for _ in Precision]
 
 
 def _links(job: Job, table: OfferTable, training: TrainingConstants) -> LinkConstants:

@@ -8,6 +8,7 @@ from simulator.domain.model import ModelShape
 from simulator.domain.plan import PlanTable, shard_group
 from simulator.domain.workload import Workload
 from simulator.layout.casts import gathered_weight_value_bytes
+from simulator.layout.chunks import held_by_rank
 from simulator.layout.expert_ranks import expert_ranks, routed_shard_group
 from simulator.layout.model_states import FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.layout.stage_content import StageContent, layer_weights, num_experts, shared_of_layers
@@ -108,10 +109,18 @@ def _largest_layer(
     shared: Booleans | float = 1.0,
     routed: Floats | float,
 ) -> Floats:
-    """Weights of the larger kind of layer on a stage, with these shares of weights for every token and of routed weights."""
+    """Weights of the largest layer on a stage, with these shares of weights for every token and of routed weights.
+
+    A layer of a vision encoder, or all of its projectors together, may be larger than any of the language model.
+    """
     dense, expert = shared_of_layers(model, plans)
     experts = shared * expert + routed * num_experts(model) * model.expert_parameters
-    return np.maximum(
+    layers = np.maximum(
         np.where(stage.dense_layers > 0, shared * dense, 0.0),
         np.where(stage.expert_layers > 0, experts, 0.0),
     )
+    if (vision := model.vision) is None:
+        return layers
+    unit = max(vision.layer_parameters, vision.projector_parameters(model.hidden_size))
+    on_rank = held_by_rank(unit, unit if vision.is_replicated else 0, plans.tensor_parallel)
+    return np.maximum(layers, stage.has_input * shared * on_rank)

@@ -97,8 +97,13 @@ def weights_of_parts(workload: Workload, kinds: Iterable[Part]) -> StepWeights:
     """Returns the weights of k kinds of parts, `(1, k)`; adapters belong to the kinds that have layers."""
     rows = [_weights_of_part(workload.model, kind) for kind in kinds]
     shared, routed, whole, never_cast = np.array(rows, dtype=np.float64).T[:, None]
+    is_of_vision = np.array([[kind in VISION for kind in kinds]])
     weights = ChunkWeights(
-        shared=shared, routed=routed, whole=whole if whole.any() else 0.0, never_cast=never_cast
+        shared=shared,
+        routed=routed,
+        whole=whole if whole.any() else 0.0,
+        never_cast=never_cast,
+        never_cast_whole=is_of_vision * whole if whole.any() else 0.0,
     )
     num_layers, in_tower = (
         np.array([[float(is_one(kind)) for kind in kinds]])

@@ -373,3 +373,38 @@ def test_the_farther_from_a_rule_the_larger_the_excess() -> None:
 def test_each_rule_has_a_sentence_and_a_name_of_its_own() -> None:
     assert len({rule.name for rule in LAYOUT_RULES}) == len(LAYOUT_RULES)
     assert all(len(rule.sentence.split()) >= 4 for rule in LAYOUT_RULES)
+
+
+class TestVisionEncoders:
+    FIELDS: Mapping[str, object] = {
+        "model": "qwen3-vl-8b",
+        "images": {"tokens_per_image": 64, "per_sequence": 1},
+    }
+
+    def job(self, **images: object) -> Job:
+        given = {"tokens_per_image": 64, "per_sequence": 1, **images}
+        return job_with(ANY_H100, workload={**self.FIELDS, "images": given})
+
+    def test_ranks_share_its_heads_and_columns(self) -> None:
+        """16 heads and 4,304 columns on 32 ranks; 32 heads of the language model would do."""
+        row = {"num_gpus": 64, "tensor_parallel": 32}
+        assert broken_rules(self.job(), row) == {"attention_heads", "feed_forward"}
+        alone = job_with(ANY_H100, workload={**self.FIELDS, "model": "qwen2.5-vl-72b"})
+        assert broken_rules(alone, {"num_gpus": 64, "tensor_parallel": 32}) == set()
+
+    @pytest.mark.parametrize("schedule", ["zb_h1", "1f1b"])
+    @pytest.mark.parametrize(
+        ("images", "excludes"),
+        [
+            ({}, False),
+            ({"encoder_recompute": "selective"}, False),
+            ({"encoder_recompute": "full"}, True),
+            ({"encoder_recompute": "full", "trains_encoder": False}, False),
+        ],
+    )
+    def test_late_weight_gradients_need_what_its_layers_keep(
+        self, schedule: str, images: Mapping[str, object], excludes: bool
+    ) -> None:
+        row = {"num_gpus": 8, "pipeline_parallel": 4, "pipeline_schedule": schedule, "zero_stage": 1}
+        broken = {"weight_gradients"} if excludes and schedule == "zb_h1" else set()
+        assert broken_rules(self.job(**images), row) == broken

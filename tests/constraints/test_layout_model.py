@@ -38,6 +38,7 @@ SEEING, ALONE = (
     {"model": with_tower(tower=tower), "images": IMAGES}
     for tower in (TWELVE_HEADS, changed(TWELVE_HEADS, is_replicated=True))
 )
+AGAIN = {"model": with_tower(), "images": changed(IMAGES, encoder_recompute="full")}
 """A vision encoder whose heads are dealt out to one, two or four ranks, and one that each of them has as a whole."""
 
 
@@ -82,11 +83,12 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(workload={"model": COMPRESSED}, search={"context_parallel": [1, 2], "tensor_parallel": [1, 2, 4]}),
         job_with(workload=SEEING, search={"tensor_parallel": [1, 2, 4, 8, 16]}),
         job_with(workload=ALONE, search={"tensor_parallel": [1, 2, 4, 8, 16]}),
+        job_with(workload=AGAIN, search={"pipeline_schedules": ["1f1b", "zb_h1"], **SEVERAL}),
     ],
     ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "heads",
          "windows", "pairs", "groups", "groups and pairs", "pairs alone", "to and fro", "chunks for one schedule",
          "schedules without groups", "weight gradients", "scales of blocks", "linear attention", "delta rule",
-         "compressed tokens", "heads of an encoder", "a replicated encoder"],
+         "compressed tokens", "heads of an encoder", "a replicated encoder", "a recomputed encoder"],
 )  # fmt: skip
 def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
     listed = listed_degrees(job)

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-
 from simulator.deep.plans.plan_collectives import Collective, Group, Message, Operation, message, ring
 from simulator.deep.plans.plan_ends import embedding_passes, module_passes, output_passes
 from simulator.deep.plans.plan_items import PartPasses, collectives_of, moves, work, works_of
@@ -31,7 +29,7 @@ from simulator.step.parts import (
     rank_of_part,
     weights_of_parts,
 )
-from simulator.step.whole_gradients import copies_s, summed_bytes
+from simulator.step.whole_gradients import copies_s, summed_bytes, summed_weights
 from simulator.traffic.stage_sends import sent_bytes
 
 COPIES = "copies of sharded weights"
@@ -195,7 +193,7 @@ class PlanParts:
     def between_tensor_ranks(self, chunks: Iterable[int]) -> tuple[Collective, ...]:
         """Returns the gradient sum of weights of these chunks that tensor-parallel ranks hold whole, including its copies."""
         rank = self.rank
-        whole = np.broadcast_to(self._exchanged.whole, self._exchanged.shared.shape)[0]
+        whole = summed_weights(rank, self._exchanged)[0]
         num_bytes = summed_bytes(rank, sum(float(whole[chunk]) for chunk in chunks))
         if num_bytes[0] == 0.0:
             return ()

@@ -8,7 +8,7 @@ from simulator.deep.plans.plan_collectives import Collective, Group, Operation, 
 from simulator.deep.plans.plan_items import moves
 from simulator.domain.lora import AdaptedProduct
 from simulator.domain.model import ModelShape
-from simulator.layers.encoder_costs import encoder_rank, encoder_share, projector_bytes
+from simulator.layers.encoder_costs import encoder_rank, encoder_share, projector_traffic
 from simulator.layers.token_prediction import streams_bytes
 from simulator.machine.rank import Rank
 from simulator.memory.predicted_tokens import entering_values
@@ -101,13 +101,15 @@ class TensorEnds:
 
     @classmethod
     def of_projectors(cls, rank: Rank) -> Ways:
-        """Returns what tensor-parallel ranks add up behind projectors of a vision encoder, and backward in front of them."""
-        ranks, share = encoder_rank(rank), float(encoder_share(rank)[0])
-        forward, backward = (
-            tuple(each.scaled(share) for each in cls._all(ranks, Operation.ALL_REDUCE, *way))
-            for way in projector_bytes(rank)
+        """Returns what tensor-parallel ranks exchange behind projectors of a vision encoder, and backward ahead of them."""
+        ranks, traffic = encoder_rank(rank), projector_traffic(rank)
+        forward = (
+            *cls._all(ranks, Operation.ALL_REDUCE, *traffic.summed),
+            *cls._all(ranks, Operation.ALL_GATHER, *traffic.gathered),
         )
-        return forward, backward
+        backward = cls._all(ranks, Operation.ALL_REDUCE, *traffic.summed_back)
+        share = float(encoder_share(rank)[0])
+        return tuple(each.scaled(share) for each in forward), tuple(each.scaled(share) for each in backward)
 
     @classmethod
     def _of(

@@ -90,7 +90,7 @@ class TestRefusals:
             ({"name": "qwen3-vl-8b", "vision": None}, IMAGES, "images needs model.vision"),
             ({"name": "qwen3-vl-8b", "vision": {"counts_as_layers": 2}}, None, "model.vision needs images"),
             ("qwen3-vl-8b", {"tokens_per_image": 256}, "per_sequence"),
-            ("qwen3-vl-8b", {**IMAGES, "per_sequence": -1}, "must be greater than 0"),
+            ("qwen3-vl-8b", {**IMAGES, "per_sequence": -1}, "must be at least 1e-09"),
             ("qwen3-vl-8b", {**IMAGES, "per_sequence": 1e5}, "must not exceed sequence_length"),
             ("qwen3-vl-8b", {**IMAGES, "encoder_recompute": "some"}, "must be 'none', 'selective' or 'full'"),
             ("qwen3-vl-8b", 3, "images"),

@@ -188,7 +188,13 @@ def test_the_old_form_of_a_file_has_its_language_model_beside_the_encoder() -> N
             "must be clip_vision_model",
         ),
         ("llava", {**CLIP, "hidden_size": 1000}, {}, "vision_config.num_attention_heads", "must divide"),
-        ("llava", {**CLIP, "num_hidden_layers": 0}, {}, "vision_config.num_layers", "must be greater than 0"),
+        (
+            "llava",
+            {**CLIP, "num_hidden_layers": 0},
+            {},
+            "vision_config.num_hidden_layers",
+            "must be at least 1",
+        ),
         ("llava", {}, {}, "vision_config.hidden_size", "is missing"),
         ("llava", "none", {}, "vision_config", "must be a mapping"),
         (
@@ -227,6 +233,22 @@ def test_the_old_form_of_a_file_has_its_language_model_beside_the_encoder() -> N
             "equal for both edges",
         ),
         ("kimi_k25", {**MOON, "merge_kernel_size": 2}, {}, "vision_config.merge_kernel_size", "list of two"),
+        (
+            "kimi_k25",
+            {**MOON, "merge_kernel_size": [2, True]},
+            {},
+            "vision_config.merge_kernel_size",
+            "list of two",
+        ),
+        ("gemma3", SIGLIP, {"mm_tokens_per_image": 0}, "mm_tokens_per_image", "must be at least 1"),
+        ("gemma3", {**SIGLIP, "image_size": 0}, {}, "vision_config.image_size", "must be at least 1"),
+        (
+            "qwen3_vl",
+            {**QWEN_3, "deepstack_visual_indexes": 0},
+            {},
+            "vision_config.deepstack_visual_indexes",
+            "list",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_reported_where_it_stands(

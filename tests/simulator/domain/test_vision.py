@@ -110,7 +110,15 @@ class TestRules:
             ({"model": LANGUAGE.model_dump()}, "images needs model.vision, which makes tokens of them"),
             (
                 {"images": {"tokens_per_image": 576, "per_sequence": 8}},
-                r"images.tokens_per_image \(576\) times per_sequence \(8\) must not exceed sequence_length \(4096\)",
+                r"images.tokens_per_image \(576\), and this times per_sequence \(8\) times imbalance \(1\), must not exceed",
+            ),
+            (
+                {"images": {"tokens_per_image": 576, "per_sequence": 4, "imbalance": 2}},
+                r"times imbalance \(2\), must not exceed sequence_length \(4096\)",
+            ),
+            (
+                {"images": {"tokens_per_image": 5000, "per_sequence": 0.1}},
+                r"images.tokens_per_image \(5000\)",
             ),
             ({"activation_offload_fraction": 0.5}, r"activation_offload_fraction \(0.5\) excludes images"),
             ({"muon": Muon().model_dump()}, "images excludes muon"),

@@ -20,7 +20,7 @@ from simulator.layers.encoder_costs import (
     encoder_weight_gradients_s,
     patch_weight_gradients_s,
     patches,
-    projector_bytes,
+    projector_traffic,
     projector_weight_gradients_s,
     projectors,
 )
@@ -28,7 +28,7 @@ from simulator.layers.layer_costs import dense_layer
 from simulator.layout.chunks import split_layers
 from simulator.layout.encoder import encoder_shape
 from simulator.machine.compute import attention_time_s
-from simulator.machine.network import all_reduce_s
+from simulator.machine.network import all_gather_s, all_reduce_s
 from simulator.machine.rank import Rank
 from simulator.step.card_time import part_traffic_s
 from simulator.step.model_parts import ModelParts, part_collectives_s, part_times
@@ -93,6 +93,18 @@ class TestLayers:
                 constants=rank.kernels,
             )
             assert core_s(rank) == pytest.approx(causal_s)
+
+    @pytest.mark.parametrize("language_heads", [64, 256])
+    def test_attention_backward_has_the_speed_of_its_own_heads(self, language_heads: int) -> None:
+        model = changed(LANGUAGE, head_dim=language_heads)
+        rank = rank_with(workload=on_images(model=model, kernel_launch="graph"))
+        assert attention_core_s(encoder_rank(rank))[1] == attention_core_s(encoder_rank(rank_with()))[1]
+        assert attention_core_s(rank)[1] != attention_core_s(rank_with())[1]
+
+    def test_ranks_that_cut_a_sequence_share_weights_of_the_encoder(self) -> None:
+        """Their products therefore add to no whole gradients, as those of replicas do not under ZeRO-3."""
+        replicas, ranks = (rank_with(plan) for plan in (plan_of(data=2, zero=3), plan_of(context=2, zero=3)))
+        assert encoder_layer(ranks).backward_s == pytest.approx(encoder_layer(replicas).backward_s)
 
     def test_images_of_all_sequences_of_a_micro_batch_are_encoded_on_every_context_parallel_rank(
         self,
@@ -160,26 +172,37 @@ class TestProjectors:
 
     def test_ranks_split_columns_then_rows_and_add_up(self) -> None:
         rank = rank_with(plan_of(tensor=4))
-        forward, backward = projector_bytes(rank)
-        assert (values(forward), values(backward)) == ([2 * N * 2048], [2 * N * 4096])
+        traffic = projector_traffic(rank)
+        assert values(traffic.summed) == [2 * N * 2048]
+        assert values(traffic.summed_back) == [2 * N * 4096]
+        assert values(traffic.gathered) == []
         found = projectors(rank)
         for num_bytes, shown_s in (
-            (forward, found.forward_tensor_comm_s),
-            (backward, found.backward_tensor_comm_s),
+            (traffic.summed, found.forward_tensor_comm_s),
+            (traffic.summed_back, found.backward_tensor_comm_s),
         ):
             assert shown_s == pytest.approx(all_reduce_s(num_bytes=num_bytes[0], **rank.tensor_group))
         split_s = gradient_s(rank, N, 1024, 4096) + gradient_s(rank, N, 2048, 1024)
         assert projector_weight_gradients_s(rank) == pytest.approx(split_s)
 
-    def test_three_products_have_a_second_block_of_one(self) -> None:
-        forward, backward = projector_bytes(rank_with(plan_of(tensor=2), on_images(DEEP_TOWER)))
-        assert values(forward) == 3 * [2 * N * 4096, 2 * N * 2048]
-        assert values(backward) == 3 * [2 * N * 4096, 2 * N * 4096]
+    def test_a_last_product_alone_is_gathered(self) -> None:
+        rank = rank_with(plan_of(tensor=2), on_images(DEEP_TOWER))
+        traffic = projector_traffic(rank)
+        assert values(traffic.summed) == 3 * [2 * N * 4096]
+        assert values(traffic.gathered) == 3 * [2 * N * 2048]
+        assert values(traffic.summed_back) == 3 * [2 * N * 4096, 2 * N * 4096]
+        forward_s = 3.0 * (
+            all_reduce_s(num_bytes=one(2 * N * 4096), **rank.tensor_group)
+            + all_gather_s(num_bytes=one(2 * N * 2048), **rank.tensor_group)
+        )
+        assert projectors(rank).forward_tensor_comm_s == pytest.approx(forward_s)
 
-    def test_one_product_is_added_up_once(self) -> None:
+    def test_one_product_is_gathered(self) -> None:
         single = changed(TOWER, projector_sizes=(1024,))
-        forward, backward = projector_bytes(rank_with(plan_of(tensor=2), on_images(single)))
-        assert (values(forward), values(backward)) == ([2 * N * 2048], [2 * N * 1024])
+        traffic = projector_traffic(rank_with(plan_of(tensor=2), on_images(single)))
+        assert values(traffic.summed) == []
+        assert values(traffic.gathered) == [2 * N * 2048]
+        assert values(traffic.summed_back) == [2 * N * 1024]
 
     def test_tokens_are_placed_before_they_are_cut(self) -> None:
         whole, cut = (projectors(rank_with(plan)) for plan in (plan_of(data=4), plan_of(context=4)))

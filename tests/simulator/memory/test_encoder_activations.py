@@ -5,15 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from simulator.domain.images import Images
 from simulator.domain.lora import Lora
 from simulator.domain.plan import Plan, Recompute, Schedule
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import chunk_weights, split_layers
+from simulator.layout.stage_content import StageContent
 from simulator.layout.trained_weights import StepWeights
+from simulator.machine.network import all_reduce_s
 from simulator.memory.activations import activations_of_stage, in_flight_chunks
 from simulator.memory.encoder_activations import encoder_activations
 from simulator.memory.peak import memory_by_stage
-from tests.simulator.builders import changed, plan_of, table_of, training
+from simulator.memory.weights_at_work import weights_at_work
+from simulator.step.whole_gradients import copies_s, summed_bytes, whole_gradient_s
+from tests.simulator.builders import changed, plan_of, rank_of, table_of, training
 from tests.simulator.vision import DEEP_TOWER, IMAGES, LANGUAGE, TOWER, on_images, with_tower
 
 P, N, H = 1440, 360, 1024
@@ -124,3 +129,48 @@ class TestWeights:
         assert weights.trained.shared[0, 0] == LANGUAGE.num_parameters + projectors
         whole = weights.together.whole
         assert np.all(whole == is_replicated * tower.parameters(2048))
+
+
+class TestUnits:
+    """What ZeRO-3 gathers, and what is added up or never cast on ranks that run a whole encoder."""
+
+    def test_projectors_are_gathered_as_a_whole_where_they_are_larger_than_a_layer(self) -> None:
+        plan, wide = plan_of(data=8, zero=3), changed(TOWER, num_projectors=9)
+        projectors = 9 * (4096 * 4096 + 4096 + 4096 * 2048 + 2048)
+        assert projectors > LANGUAGE.dense_layer_parameters
+        ours, plain = (weights_of(each, plan) for each in (on_images(wide), on_images()))
+        # 32-bit weights gathered in 16 bits: the unit at work, at most twice a layer's; gradients in 16 and 32 bits.
+        more = projectors - LANGUAGE.dense_layer_parameters
+        assert ours - plain == pytest.approx(2.0 * 2.0 * more + (2.0 + 4.0) * more, rel=0.3)
+
+    def test_a_replicated_encoder_stays_in_16_bits_as_a_whole(self) -> None:
+        plans, model = table_of(plan_of(tensor=4)), with_tower(tower=changed(TOWER, is_replicated=True))
+        weights = chunk_weights(model, plans, split_layers(model, plans))
+        vocabulary = LANGUAGE.embedding_parameters + LANGUAGE.output_parameters
+        assert weights.never_cast_on_rank(plans)[0, 0] == pytest.approx(
+            TOWER.parameters(2048) + vocabulary / 4.0
+        )
+
+    @pytest.mark.parametrize("has_sequence_parallel", [False, True])
+    @pytest.mark.parametrize(("images", "summed"), [(IMAGES, "all"), (FROZEN, "projectors")])
+    def test_its_gradients_are_added_up_between_tensor_parallel_ranks(
+        self, has_sequence_parallel: bool, images: Images, summed: str
+    ) -> None:
+        whole = changed(TOWER, is_replicated=True)
+        workload = on_images(whole, images, has_sequence_parallel=has_sequence_parallel)
+        rank = rank_of(workload, plan_of(tensor=4, data=2))
+        chunks = split_layers(workload.model, rank.plans)
+        trained = StepWeights.of(workload, rank.plans, chunks).trained
+        number = {"all": TOWER.parameters(2048), "projectors": TOWER.projector_parameters(2048)}[summed]
+        num_bytes = summed_bytes(rank, float(number))
+        expected_s = all_reduce_s(num_bytes=num_bytes, **rank.tensor_group) + copies_s(rank, num_bytes)
+        assert whole_gradient_s(rank, chunks, trained) == pytest.approx(expected_s)
+        shared = on_images(images=images, has_sequence_parallel=has_sequence_parallel)
+        alone = rank_of(shared, plan_of(tensor=4, data=2))
+        assert whole_gradient_s(alone, chunks, StepWeights.of(shared, alone.plans, chunks).trained) == 0.0
+
+
+def weights_of(workload: Workload, plan: Plan) -> float:
+    plans = table_of(plan)
+    stage = StageContent.of(workload, plans, split_layers(workload.model, plans), np.array([0]))
+    return float(weights_at_work(workload, plans, stage)[0])
