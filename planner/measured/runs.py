@@ -17,25 +17,27 @@ from typing import get_args
 
 import numpy as np
 
-from planner.measured.software import muon
+from planner.measured.prefixed_cells import (
+    OF_COMPRESSED,
+    OF_INDEXER,
+    OF_LINEAR_ATTENTION,
+    OF_MUON,
+    OF_STREAMS,
+    PREFIXED,
+    fields_in,
+)
 from planner.measured.software.framework_habits import habits_of
-from planner.measured.workload import compressed, hybrids, indexers
 from simulator import catalog
 from simulator.domain.attention_span import SlidingWindow
 from simulator.domain.blocks import LatentAttention, MixtureOfExperts
 from simulator.domain.calibration import Calibration
-from simulator.domain.compressed_attention import CompressedAttention
 from simulator.domain.documents import Documents
 from simulator.domain.hardware import Node, Site
-from simulator.domain.hyper_connections import HyperConnections
 from simulator.domain.job import Job
-from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.model import ModelShape
-from simulator.domain.muon import Muon
 from simulator.domain.offer import Estimate, GpuRange, Offer
 from simulator.domain.plan import Plan, PlanTable
 from simulator.domain.reliability import RELIABILITY_PRESETS
-from simulator.domain.token_indexer import TokenIndexer
 from simulator.domain.workload import Workload
 from simulator.machine.training import training_constants
 from simulator.memory.peak import MemoryKind, memory_of_loss
@@ -58,25 +60,9 @@ _OF_A_PLAN_ALONE = Plan.model_fields.keys() - {
     *(name for record in _OF_A_JOB for name in record.model_fields),
 }
 """Cells that do not affect a row's job (`job_of`)."""
-_OF_LINEAR_ATTENTION: Mapping[str, str] = {
-    name: f"{hybrids.PREFIX}{name}" for name in LinearAttention.model_fields
-}
-_OF_INDEXER: Mapping[str, str] = {name: f"{indexers.PREFIX}{name}" for name in TokenIndexer.model_fields}
-_OF_COMPRESSED: Mapping[str, str] = {
-    name: f"{compressed.PREFIX}{name}" for name in CompressedAttention.model_fields
-}
-_OF_STREAMS: Mapping[str, str] = {
-    name: f"{compressed.STREAMS_PREFIX}{name}" for name in HyperConnections.model_fields
-}
-_OF_MUON: Mapping[str, str] = {name: f"{muon.PREFIX}{name}" for name in Muon.model_fields}
-"""Names of cells by field."""
 DECIDING = {
     *("accelerator", "node", "fabric", "lora_rank", "lora_targets", "lora_all_to_all"),
-    *_OF_LINEAR_ATTENTION.values(),
-    *_OF_INDEXER.values(),
-    *_OF_COMPRESSED.values(),
-    *_OF_STREAMS.values(),
-    *_OF_MUON.values(),
+    *PREFIXED,
     *(
         name
         for record in (Plan, *_OF_A_JOB)
@@ -332,7 +318,7 @@ def _workload(row: Row) -> Workload:
             "precisions": (row["precision"],),
             "model": _network(row),
             "documents": _filled(row, Documents) if row.get("mean_tokens") else None,
-            "muon": _renamed(row, _OF_MUON),
+            "muon": fields_in(row, OF_MUON),
             "tokens": one_step,
         }
     )
@@ -343,7 +329,7 @@ def _network(row: Row) -> ModelShape:
     experts = MixtureOfExperts.model_validate(_filled(row, MixtureOfExperts)) if row["num_experts"] else None
     latent = (
         LatentAttention.model_validate(
-            {**_filled(row, LatentAttention), "indexer": _renamed(row, _OF_INDEXER)}
+            {**_filled(row, LatentAttention), "indexer": fields_in(row, OF_INDEXER)}
         )
         if row.get("key_value_rank")
         else None
@@ -353,18 +339,13 @@ def _network(row: Row) -> ModelShape:
         "experts": experts,
         "latent_attention": latent,
         "sliding_window": window,
-        "linear_attention": _renamed(row, _OF_LINEAR_ATTENTION),
-        "compressed_attention": _renamed(row, _OF_COMPRESSED),
-        "hyper_connections": _renamed(row, _OF_STREAMS),
+        "linear_attention": fields_in(row, OF_LINEAR_ATTENTION),
+        "compressed_attention": fields_in(row, OF_COMPRESSED),
+        "hyper_connections": fields_in(row, OF_STREAMS),
     }
     return ModelShape.model_validate(
         _filled(row, ModelShape) | parts | {"name": row["model"], "source": "measured"}
     )
-
-
-def _renamed(row: Row, cells: Mapping[str, str]) -> dict[str, object] | None:
-    """Returns the non-empty cells by their fields; `None` if all are empty."""
-    return {name: row[cell] for name, cell in cells.items() if row.get(cell)} or None
 
 
 def _filled(
