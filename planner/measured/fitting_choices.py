@@ -27,6 +27,7 @@ from planner.measured.layout.sharding import SHARD_GROUPS
 from planner.measured.recomputation.fitting_modules import restored_modules
 from planner.measured.row_reasons import reasons_against
 from planner.measured.runs import Comparison, Row, compare, is_untold, whole_share
+from planner.measured.workload.images import with_encoder
 from simulator.domain.calibration import Calibration
 from simulator.domain.plan import SPLIT_BACKWARD
 from simulator.layout.chunks import can_split_evenly
@@ -132,7 +133,7 @@ def untold_designs(row: Row) -> list[Row]:
         {**row, "micro_batch_size": str(size), "virtual_pipeline": str(chunks), **again}
         for size in _micro_batch_sizes(row)
         for chunks in _chunk_counts(row)
-        for again in _recomputations(row, chunks)
+        for again in (with_encoder(row, each) for each in _recomputations(row, chunks))
     ]
     return [design for design, reason in zip(designs, reasons_against(designs), strict=True) if not reason]
 

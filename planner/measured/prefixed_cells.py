@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.measured.software import muon
-from planner.measured.workload import compressed, hybrids, indexers
+from planner.measured.workload import compressed, hybrids, images, indexers
 from simulator.domain.compressed_attention import CompressedAttention
 from simulator.domain.hyper_connections import HyperConnections
+from simulator.domain.images import Images
 from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.muon import Muon
 from simulator.domain.token_indexer import TokenIndexer
+from simulator.domain.vision import VisionEncoder
 from simulator.record import Record
 
 
@@ -27,10 +29,15 @@ OF_INDEXER = _prefixed(indexers.PREFIX, TokenIndexer)
 OF_COMPRESSED = _prefixed(compressed.PREFIX, CompressedAttention)
 OF_STREAMS = _prefixed(compressed.STREAMS_PREFIX, HyperConnections)
 OF_MUON = _prefixed(muon.PREFIX, Muon)
+OF_IMAGES = _prefixed(images.PREFIX, Images)
+OF_VISION = _prefixed(images.VISION_PREFIX, VisionEncoder)
 """Names of cells by field of each record."""
 PREFIXED = {
     cell
-    for cells in (OF_LINEAR_ATTENTION, OF_INDEXER, OF_COMPRESSED, OF_STREAMS, OF_MUON)
+    for cells in (
+        *(OF_LINEAR_ATTENTION, OF_INDEXER, OF_COMPRESSED, OF_STREAMS),
+        *(OF_MUON, OF_IMAGES, OF_VISION),
+    )
     for cell in cells.values()
 }
 """All of them."""
@@ -39,3 +46,9 @@ PREFIXED = {
 def fields_in(row: Mapping[str, str], cells: Mapping[str, str]) -> dict[str, object] | None:
     """Returns the non-empty cells of a row by their fields; `None` if all are empty."""
     return {name: row[cell] for name, cell in cells.items() if row.get(cell)} or None
+
+
+def encoder_fields(row: Mapping[str, str]) -> dict[str, object] | None:
+    """Returns the fields of the vision encoder of a row; `None` where it has none."""
+    fields = fields_in(row, OF_VISION)
+    return fields and {**fields, "projector_sizes": row[OF_VISION["projector_sizes"]].split()}

@@ -18,7 +18,7 @@ def reach_of_row(row: Row) -> Reach:
         has_indexer=bool(row.get("indexer_num_heads")),
         is_compressed=bool(row.get("compressed_query_rank")),
         has_streams=bool(row.get("hyper_num_streams")),
-        has_images=False,
+        has_images=bool(row.get("images_per_sequence")),
         has_adapters=bool(row.get("lora_rank")),
         is_in_4_bits=row["precision"] == "fp4",
     )

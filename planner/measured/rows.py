@@ -64,6 +64,7 @@ _NO_PART_OF_THE_DESIGN = (
     "picks_chunks",
     "recomputes_all",
     "recomputes_some",
+    "encoder_follows",
     "left_out_because",
     "notes",
     "assumed",

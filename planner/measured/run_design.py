@@ -19,6 +19,7 @@ from planner.measured.software.run_software import RunSetting
 from planner.measured.unmodelled import remark_packing, remark_window
 from planner.measured.workload.compressed import compressed_cells, refuse_shared_sequences
 from planner.measured.workload.hybrids import hybrid_cells
+from planner.measured.workload.images import image_cells
 from planner.measured.workload.indexers import fitted_to_chosen_tokens, indexer_cells
 from planner.measured.workload.predicted import cut_around_modules, num_mtp_layers
 from planner.measured.workload.sequences import (
@@ -89,6 +90,7 @@ def design_of(setting: RunSetting) -> RunDesign:
     }
     refuse_shared_sequences(sizes)
     cells = {**sizes, **in_model(told, setting.recomputed(), sizes), **schedule_cells, **sequences}
+    cells |= image_cells(told, known, cells)
     muon = muon_cells(told, {**cells, "precision": setting.precision})
     return RunDesign(
         cells={**cells, **fitted_to_chosen_tokens(told, cells), **muon},

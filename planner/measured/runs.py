@@ -19,11 +19,13 @@ import numpy as np
 
 from planner.measured.prefixed_cells import (
     OF_COMPRESSED,
+    OF_IMAGES,
     OF_INDEXER,
     OF_LINEAR_ATTENTION,
     OF_MUON,
     OF_STREAMS,
     PREFIXED,
+    encoder_fields,
     fields_in,
 )
 from planner.measured.software.framework_habits import habits_of
@@ -319,6 +321,7 @@ def _workload(row: Row) -> Workload:
             "model": _network(row),
             "documents": _filled(row, Documents) if row.get("mean_tokens") else None,
             "muon": fields_in(row, OF_MUON),
+            "images": fields_in(row, OF_IMAGES),
             "tokens": one_step,
         }
     )
@@ -342,6 +345,7 @@ def _network(row: Row) -> ModelShape:
         "linear_attention": fields_in(row, OF_LINEAR_ATTENTION),
         "compressed_attention": fields_in(row, OF_COMPRESSED),
         "hyper_connections": fields_in(row, OF_STREAMS),
+        "vision": encoder_fields(row),
     }
     return ModelShape.model_validate(
         _filled(row, ModelShape) | parts | {"name": row["model"], "source": "measured"}

@@ -12,6 +12,8 @@ from planner.measured.layout.sharding import LAST_STAGE, shares_weights, zero_st
 from planner.measured.software.offload import leaves_memory_open
 from planner.measured.software.zero_variants import keeps_as_zero_3
 from planner.measured.workload.adapters import keeps_frozen_weights
+from planner.measured.workload.images import FROZEN as FROZEN_ENCODER
+from planner.measured.workload.images import freezes_encoder
 from planner.measured.workload.sequences import splits_sequence, splits_sequence_only
 from simulator.domain.model import ModelShape
 from simulator.errors import InputError
@@ -97,7 +99,8 @@ def leave_out_unknown_words(told: Told) -> None:
     """
     if not told.cells.has_time:
         return
-    for column, read in ((SPLIT_SEQUENCE, splits_sequence), (SHARDING, zero_stage)):
+    columns = ((SPLIT_SEQUENCE, splits_sequence), (SHARDING, zero_stage), (FROZEN_ENCODER, freezes_encoder))
+    for column, read in columns:
         try:
             read(told.text(column))
         except InputError:

@@ -64,6 +64,7 @@ COUNTS = {
     "window": 0,
     "full_every": 0,
     "mean_document": 0,
+    "tokens_per_image": 0,
 }
 """Columns of whole numbers, with the smallest sensible value; 0 means `not used`."""
 PEAK_MEMORY = "peak_mem_gib_per_gpu"
@@ -73,6 +74,8 @@ _SMALL_QUANTITIES = ("step_time_s", PEAK_MEMORY)
 """Those that seldom have thousands."""
 BYTES_OF_A_WEIGHT = ("optimizer_bytes", "update_bytes")
 """Columns of bytes that an optimizer keeps per weight; 0 is a valid number."""
+MEANS = ("images_per_sequence",)
+"""Columns of mean numbers; 0 means `not used`."""
 NEEDED = (
     ("gpu",),
     ("n_gpus",),
@@ -85,10 +88,19 @@ NEEDED = (
 _IDENTITY = ("id", "source", "source_ref", "tier", "config_key", "usable")
 _HARDWARE = ("model", "gpu", "interconnect", "precision")
 _LAYOUT = ("schedule", "pp_schedule", "pipeline_schedule", "cp_comm_type", "sp", "zero_stage_or_fsdp")
-_SOFTWARE = ("recompute", "attention", "optimizer", "framework", "metric_kind", "notes")
+_SOFTWARE = (
+    "freeze_vision_model",
+    "recompute",
+    "attention",
+    "optimizer",
+    "framework",
+    "metric_kind",
+    "notes",
+)
 WORDS = (*_IDENTITY, *_HARDWARE, *_LAYOUT, *_SOFTWARE)
 """Columns of text."""
-COLUMNS = (*WORDS, *COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT)
+_NUMBERS = (*COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT, *MEANS)
+COLUMNS = (*WORDS, *_NUMBERS)
 """All columns that are read."""
 LIKENESS = 0.7
 """Smallest similarity of two names, by `difflib`, at which one counts as a misspelling of the other."""
@@ -105,6 +117,10 @@ _OTHER_NAMES = {
     "iteration_time": "step_time_s",
     "iteration_time_s": "step_time_s",
     "vp": "vpp",
+    **dict.fromkeys(("tokens_per_s", "tokens_per_sec", "tokens_per_second"), "tokens_per_s_per_gpu"),
+    "image_tokens": "tokens_per_image",
+    "num_images": "images_per_sequence",
+    "freeze_vision_tower": "freeze_vision_model",
 }
 """What frameworks, spreadsheets and `--plan` call some columns, in small letters with underscores."""
 
@@ -220,7 +236,7 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str], *, has_decimal
     text = _with_outcome(text)
     numbers: dict[str, float] = {}
     problems, remarks = [], []
-    for column in (*COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT):
+    for column in _NUMBERS:
         cell = text.get(column, "")
         if cell.lower() in (*WORDS_FOR_NOTHING, *WORDS_FOR_USUAL.get(column, ())) or says_latent(
             column, cell
@@ -229,7 +245,7 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str], *, has_decimal
         is_decimal = has_decimal_commas and column not in COUNTS
         sure = cell.rstrip("? ")
         plain = with_point(sure) if is_decimal else without_points(sure) if has_decimal_commas else sure
-        number = number_in(column, plain, may_be_0=COUNTS.get(column) == 0)
+        number = number_in(column, plain, may_be_0=column in MEANS or COUNTS.get(column) == 0)
         is_of_tokens = number is None or number.value > MOST_SEQUENCES
         if is_of_tokens and column in ("global_batch", "micro_batch"):
             number = sequences_in(plain, numbers.get("seq_len")) or number
@@ -240,7 +256,8 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str], *, has_decimal
             problems.append(f"{column} = {shown(cell)}: {rule}")
         else:
             numbers[column] = number.value
-            is_unsure = has_unsure_comma(cell) and column in (QUANTITIES if is_decimal else _SMALL_QUANTITIES)
+            may_be_decimal = QUANTITIES if is_decimal else _SMALL_QUANTITIES
+            is_unsure = has_unsure_comma(cell) and column in (*may_be_decimal, *MEANS)
             is_unsure |= sure != cell or (plain != sure and not is_decimal)
             if is_unsure or not number.is_exact:
                 remarks.append((column, f"taken as {number.value:.10g}"))
@@ -277,7 +294,7 @@ def _broken_rule(column: str, cell: str, value: float | None) -> str:
         return f"must be a finite number up to {LARGEST:g}, or empty"
     if column in QUANTITIES:
         return "" if value > 0 else "must be greater than 0, or empty"
-    if column in BYTES_OF_A_WEIGHT:
+    if column in (*BYTES_OF_A_WEIGHT, *MEANS):
         return "" if value >= 0 else "must be at least 0, or empty"
     if value != int(value):
         return "must be a whole number, or empty"

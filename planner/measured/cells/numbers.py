@@ -49,6 +49,8 @@ _UNITS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "seq_len": _TOKENS,
     "window": _TOKENS,
     "mean_document": _TOKENS,
+    "tokens_per_image": _TOKENS,
+    "images_per_sequence": (("images?|pictures?|tiles?|frames?", 1.0),),
     "global_batch": _SEQUENCES,
     "micro_batch": ((r"(seqs?|sequences?|samples?)?\s*((per|a|/) ?(gpu|device|rank|replica))?", 1.0),),
     **dict.fromkeys(("tp", "cp", "ep", "etp", "dp"), _WAYS),

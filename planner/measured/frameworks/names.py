@@ -79,3 +79,13 @@ def is_automodel(framework: str) -> bool:
 def is_maxtext(framework: str) -> bool:
     """Returns whether a run used MaxText."""
     return "maxtext" in framework.lower()
+
+
+def is_megatron_bridge(framework: str) -> bool:
+    """Returns whether a run used Megatron-Bridge."""
+    return "megatron-bridge" in framework.lower()
+
+
+def freezes_encoders(framework: str) -> bool:
+    """Returns whether a run used LLaMA-Factory, which freezes vision encoders unless told (`freeze_vision_tower: true`)."""
+    return bool(re.search(r"llama[-_ ]?factory", framework, re.IGNORECASE))

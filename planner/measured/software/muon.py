@@ -50,7 +50,7 @@ def muon_cells(told: Told, cells: Mapping[str, object]) -> dict[str, object]:
 
     Args:
         told: the row.
-        cells: number format, sharding, adapters and offloading of the run, and biases of its experts.
+        cells: number format, sharding, adapters and offloading of the run, biases of its experts, and its images.
     """
     if not (named := named_muon(told)):
         return {}
@@ -98,5 +98,7 @@ def _reasons(told: Told, cells: Mapping[str, object]) -> Iterator[str]:
         yield "not simulated with adapters"
     if cells.get("optimizer_offload_fraction"):
         yield "not simulated with states in main memory"
+    if cells.get("images_per_sequence"):
+        yield "not simulated with images"
     if cells.get("step_bytes"):
         yield "not simulated with what DeepSpeed's update moves"

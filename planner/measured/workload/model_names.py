@@ -13,6 +13,7 @@ from simulator import catalog
 from simulator.catalog import Kind
 from simulator.domain.choices import QueryKeyNorm
 from simulator.domain.model import ModelShape
+from simulator.domain.vision import VisionEncoder
 from simulator.units import GIGA, TERA
 
 _HEAD_NORMS: Mapping[str, QueryKeyNorm] = {
@@ -97,15 +98,26 @@ def known_shape(
     Fewer layers are no other model: measured models are often cut down. Another number of parameters in the name is one:
     `DeepSeek-V3 16B`. Layers of a hybrid may count all of its blocks. Sizes that are `None` are not given.
     """
-    plain = _usual(_plain(_bare(name)))
-    alike = [known for spelling, known in _spellings().items() if plain.startswith(spelling)]
-    if not alike:
+    known = _spelt_alike(name)
+    if known is None:
         return None
-    shape = catalog.model(alike[0])
+    shape = catalog.model(known)
     is_same = hidden_size in (None, shape.hidden_size) and num_heads in (None, shape.num_heads)
     layers = None if counts_all_blocks(shape, num_layers) else num_layers
     is_same &= layers is None or layers <= shape.num_layers
     return shape if is_same and _may_have_size(shape, layers, _bare(name)) else None
+
+
+def known_encoder(name: str) -> VisionEncoder | None:
+    """Returns the vision encoder of the catalogue's model whose name starts alike; `None` without either."""
+    known = _spelt_alike(name)
+    return catalog.model(known, has_vision=True).vision if known else None
+
+
+def _spelt_alike(name: str) -> str | None:
+    """Returns the longest name of the catalogue with which another one starts."""
+    plain = _usual(_plain(_bare(name)))
+    return next((known for spelling, known in _spellings().items() if plain.startswith(spelling)), None)
 
 
 def _may_have_size(shape: ModelShape, num_layers: int | None, name: str) -> bool:

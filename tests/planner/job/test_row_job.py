@@ -36,6 +36,21 @@ NOT_DEFAULT: dict[str, Mapping[str, object]] = {
     "packed documents": {**LLAMA_8B, "mean_document": 2048, "cp": 2},
     "other network cards": {**LLAMA_8B, "n_gpus": 32, "interconnect": "4x200G HDR InfiniBand"},
     "nodes of four": {**LLAMA_8B, "n_gpus": 32, "gpus_per_node": 4},
+    "images": {
+        **LLAMA_8B,
+        "model": "qwen3-vl-8b",
+        "images_per_sequence": 2.5,
+        "tokens_per_image": 256,
+        "recompute": "full",
+        "framework": "Megatron-Bridge",
+    },
+    "images for a frozen encoder": {
+        **LLAMA_8B,
+        "model": "qwen2.5-vl-7b",
+        "images_per_sequence": 0.5,
+        "tokens_per_image": 256,
+        "freeze_vision_model": "yes",
+    },
     "sharded weights": {**LLAMA_8B, "framework": "torchtitan", "zero_stage_or_fsdp": "FSDP2", "n_gpus": 16},
 }
 

@@ -14,7 +14,7 @@ import pytest
 import planner
 from planner.cli.commands import main
 from planner.cli.terminal.exit_codes import OK
-from planner.measured.cells.file import BYTES_OF_A_WEIGHT, COUNTS, QUANTITIES, WORDS, unread_columns
+from planner.measured.cells.file import BYTES_OF_A_WEIGHT, COUNTS, MEANS, QUANTITIES, WORDS, unread_columns
 from planner.measured.runs import (
     OUT_OF_MEMORY,
     Comparison,
@@ -295,7 +295,7 @@ class TestCommand:
         path = tmp_path / "measured.csv"
         path.write_text(",".join(documented), encoding="utf-8")
         assert not unread_columns(path)
-        assert set(documented) == {*WORDS, *COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT}
+        assert set(documented) == {*WORDS, *COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT, *MEANS}
 
     def test_asking_for_help_loads_nothing_heavy(self) -> None:
         code = "import sys, planner.cli.validate; print(*{name.partition('.')[0] for name in sys.modules})"

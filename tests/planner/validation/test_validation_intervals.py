@@ -187,8 +187,9 @@ class TestIntervals:
             compared(1.0, 10.0, context_parallel="2"),
             compared(1.0, 10.0, tensor_parallel="16"),
             compared(1.0, 10.0, key_value_rank="512"),
+            compared(1.0, 10.0, images_per_sequence="2.0"),
         ],
-        ids=["4 bits", "adapters", "sequence", "context", "tensor", "latents"],
+        ids=["4 bits", "adapters", "sequence", "context", "tensor", "latents", "images"],
     )
     def test_what_is_beyond_all_measured_steps_is_half_as_sure(self, beyond: Comparison) -> None:
         found = interval_of(beyond, residuals_of("others", [1.1]))
