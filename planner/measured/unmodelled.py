@@ -34,7 +34,7 @@ _WITH_STATES = (
     "mamba|jamba|zamba|bamba|hymba|rwkv|retnet|hyena|xlstm|griffin|recurrent-gemma|hunyuan-turbo|state-space",
     r"\bsamba\b|\blfm-?\d|\bssm\b|linear-attention|(kimi|ring)\b.*-linear|jet-nemotron|phi-4-mini-flash",
     r"nemotron-?\d?-?h\b|nemotron\b.*hybrid|nemotron-?3(?!-?(8|22|43)b)\b|nemotron\b.*nano.*-v2|falcon-?h1|granite-?4.*-(h|tiny)\b",
-    r"qwen-?3(\.5|-?(coder-?)?next)|minimax-?(text-?|vl-?)?(01|m1)\b",
+    r"qwen-?3(\.[5-8]|-?(coder-?)?next)|minimax-?(text-?|vl-?)?(01|m1)\b",
 )
 """Networks with state-space or linear-attention layers, which do not attend to all tokens."""
 _COMPRESSES = re.compile(r"deepseek-?v?4\b|\bdsv4")

@@ -300,6 +300,8 @@ class TestModels:
             ("Llama 3 8B, 15T tokens", "llama-3.1-8b"),
             ("Qwen3 MoE 235B A22B", "qwen3-235b-a22b"),
             ("Qwen3-MoE-30B", "qwen3-30b-a3b"),
+            ("Qwen3-VL 30B", "qwen3-vl-30b-a3b"),
+            ("Qwen/Qwen3-VL-235B", "qwen3-vl-235b-a22b"),
             ("LLaMA-1 65B", "llama-65b"),
             ("NeoX-20B", "gpt-neox-20b"),
             ("GPT-175B", "gpt3-175b"),
@@ -455,6 +457,7 @@ class TestOtherNetworks:
             "Nemotron-3-Nano-4B",
             "Kimi-Linear 16B",
             "Qwen3.5-397B",
+            "Qwen3.6-9B",
             "MiniMax-01",
             "Falcon-H1-34B",
             "Granite 4.0 H Micro",
@@ -483,6 +486,10 @@ class TestOtherNetworks:
             ("Qwen3-Coder-Next", "qwen3-next-80b-a3b"),
             ("Qwen3.5-35B-A3B", "qwen3.5-35b-a3b"),
             ("Qwen3.5 35B", "qwen3.5-35b-a3b"),
+            # The same layers: with their module of multi-token prediction, as many weights as Megatron-Bridge's cards say
+            # (71,903,645,408 and 55,562,855,904 bytes).
+            ("Qwen/Qwen3.6-35B-A3B", "qwen3.5-35b-a3b"),
+            ("Qwen3.8-27B", "qwen3.5-27b"),
             ("granite-4-h-tiny", "granite-4.0-h-tiny"),
             ("Kimi-Linear-48B", "kimi-linear-48b-a3b"),
             ("Granite 4.0 H Small", "granite-4.0-h-small"),
