@@ -81,7 +81,7 @@ def parse_job(
     below = Path() if folder is None else path_given(folder, "folder", "a folder")
     findings = Findings()
     plain = plain_copy(with_overrides(document, overrides, findings), findings)
-    if overrides:
+    if overrides and not findings.problems:
         plain = told_in_name(plain, plain_copy(document, Findings()), overrides, findings)
     own = own_figures(plain.pop("catalog", None), below, findings)
     with overlaid(own):

@@ -277,7 +277,7 @@ def test_deepseek_v3_on_16_stages_puts_its_cheap_dense_layers_beside_more_others
 )
 def test_a_vision_encoder_takes_layers_off_the_first_stage(fields: Mapping[str, object]) -> None:
     model = {**SMALL, "vision": TOWER.model_dump(mode="json")}
-    images = {"tokens_per_image": 144, "per_sequence": 12}
+    images = {"tokens_per_image": 144, "per_sequence": 30}
     job, plan = job_of(model, images=images), plan_of(**fields)
     cuts = np.array(list(every_cut(10, plan.pipeline_parallel * plan.virtual_pipeline)))
     tried, found = simulate_cuts(job, plan, cuts), best_cut(job, plan)
