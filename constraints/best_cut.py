@@ -76,7 +76,7 @@ def best_cut(job: Job, plan: Plan) -> BestCut:
         virtual_chunks=plan.virtual_pipeline,
         turns_back=costs.turns_back,
     )
-    starts = [*own_cuts(job, plan), *([balance.layers] if balance else [])]
+    starts = [*own_cuts(job, plan), *cuts_beside_encoder(job, plan), *([balance.layers] if balance else [])]
     search = _Search(job, plan)
     search.try_all(np.array(starts or [_spread(job, plan)], dtype=np.int64))
     search.descend()
@@ -100,6 +100,23 @@ def own_cuts(job: Job, plan: Plan) -> list[tuple[int, ...]]:
         if can_cut(job.workload.model, wish, num_chunks)[0]
     ]
     return [tuple(int(count) for count in cut) for cut in cuts]
+
+
+def cuts_beside_encoder(job: Job, plan: Plan) -> dict[tuple[int, ...], int]:
+    """Returns the balanced cuts of a plan beside a vision encoder, each with the layers that the encoder counts as in it."""
+    model, plans = job.workload.model, PlanTable.from_plans([plan])
+    if (
+        model.vision is None
+        or not can_cut(model, "balanced", plans.pipeline_parallel * plans.virtual_pipeline)[0]
+    ):
+        return {}
+    cuts = {}
+    for counts in range(model.num_layers, -1, -1):
+        vision = model.vision.model_copy(update={"counts_as_layers": counts})
+        shape = model.model_copy(update={"vision": vision})
+        layers = split_layers(shape, plans, "balanced").num_layers[0]
+        cuts[tuple(int(count) for count in layers)] = counts
+    return cuts
 
 
 def present_cut(job: Job, plan: Plan) -> tuple[int, ...] | None:

@@ -62,6 +62,9 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
             **_of_vision(model, "ffn_hidden_size"),
         },
         "layers": {"num_layers": model.num_layers},
+        "weight_gradients": {"images.encoder_recompute": workload.images.encoder_recompute.value}
+        if workload.images
+        else {},
         "recomputed_layers": {"num_layers": model.num_layers},
         "interleaving": {"num_microbatches": replica_batch},
         "interleaved_groups": {"num_microbatches": replica_batch},

@@ -11,6 +11,7 @@ from planner.recommended.output import SINGLE_FIGURES
 from planner.recommended.recommendation import Design
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.workload_rules import excluded
 from simulator.errors import InputError
 from simulator.record import Record
 
@@ -55,6 +56,8 @@ def metrics_of(design: Design) -> Metrics:
 
 def figures_or_reason(job: Job, plan: Plan) -> Metrics | str:
     """Returns the figures of a plan, or why it cannot be run."""
+    if rule := excluded(job.workload):
+        return rule
     if broken := obstacles(job, plan):
         return broken[0].sentence
     try:

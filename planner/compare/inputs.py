@@ -17,6 +17,7 @@ from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
 from simulator.domain.model import ModelShape
 from simulator.domain.offer import Estimate, GpuRange, Offer
+from simulator.domain.workload import Workload
 from simulator.record import Record
 
 CHOOSING = ("limits", "objectives", "preference", "search", "what_if", "input_factors")
@@ -28,6 +29,8 @@ WHOLE = (ModelShape, Accelerator, Node, Fabric, Estimate, GpuRange, HourlyProfil
 """Types that change as a whole: single fields of a model or an accelerator make no sense beside those of another."""
 PRICE_FIELDS = ("rent_usd_per_gpu_hour", "purchase_usd_per_node")
 """An offer has one of them, so that they change together."""
+MODEL_FIELDS = ("model", "images")
+"""A workload without images has a model without an encoder, so that they change together."""
 NOT_ON_OFFER = "not on offer"
 
 OfferKey = tuple[str, int]
@@ -138,6 +141,8 @@ def text_in(job: Job, difference: Difference, first: Job) -> str:
             mine, theirs = getattr(mine, step), getattr(theirs, step, None)
     if difference.fields == PRICE_FIELDS and isinstance(theirs, Offer):
         return price_text(theirs)
+    if difference.fields == MODEL_FIELDS and isinstance(theirs, Workload):
+        return model_text(theirs)
     (field,) = difference.fields
     before, after = getattr(mine, field), getattr(theirs, field, None)
     # How often an accelerator is on offer differs by its count alone.
@@ -195,6 +200,16 @@ def _records(
     if isinstance(mine, Offer) and isinstance(theirs, Offer):
         yield from _price(mine, theirs, record, label)
         names = [name for name in names if name not in PRICE_FIELDS]
+    if isinstance(mine, Workload) and isinstance(theirs, Workload) and _is_seeing(mine) != _is_seeing(theirs):
+        yield Difference(
+            name=f"{label}.model and images",
+            record=record,
+            fields=MODEL_FIELDS,
+            before=model_text(mine),
+            after=model_text(theirs),
+            is_choosing=is_choosing,
+        )
+        names = [name for name in names if name not in MODEL_FIELDS]
     for name in names:
         chooses = is_choosing or (isinstance(mine, Offer) and name in CHOOSING_OF_OFFER)
         values = getattr(mine, name), getattr(theirs, name)
@@ -213,6 +228,16 @@ def _price(mine: Offer, theirs: Offer, record: Path, label: str) -> Iterator[Dif
             after=after,
             is_choosing=False,
         )
+
+
+def _is_seeing(workload: Workload) -> bool:
+    return workload.images is not None
+
+
+def model_text(workload: Workload) -> str:
+    """Returns what is trained, on which images: `Qwen3-VL 8B, 4 images of 256 tokens`."""
+    name, images = in_short(workload.model), workload.images
+    return f"{name}, {images.per_sequence:g} images of {images.tokens_per_image} tokens" if images else name
 
 
 def price_text(offer: Offer) -> str:

@@ -8,7 +8,7 @@
 A field that is given replaces the known one, a part (`experts`, `latent_attention`) field by field, and `null` takes an
 optional part out. Blocks of a hybrid and layers with compressed attention that are not given keep their share of the layers
 (`planner.job.layer_shares`). What differs then is told in the name of the shape and, in full, in its `source`. Of a multimodal
-model only the language model is meant, unless the job has images or says something of its `vision`.
+model only the language model is meant unless the job has images, whatever it says of `vision`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from planner.job.layer_shares import HERE, named_by, named_in, with_kept_shares
 from planner.job.short_forms import Fields, entry, found
 from simulator import catalog
 from simulator.domain.model import ModelShape
+from simulator.domain.vision import VisionEncoder
 from simulator.errors import InputError
 from simulator.huggingface.naming import model_name
 from simulator.huggingface.shape import LANGUAGE_KEY, language_part, shape_from_config
@@ -56,7 +57,9 @@ def resolved_model(model: object, folder: Path, findings: Findings, *, has_image
         return entry(model, partial(catalog.model, has_vision=has_images), HERE, findings)
     if not isinstance(model, dict):
         return model
-    has_vision = has_images or model.get("vision") is not None
+    if not has_images and _is_vision(model.get("vision")):
+        model = _text_alone(model)
+    has_vision = has_images and not _is_written_out(model.get("vision"))
     if "config" in model:
         given = {field: value for field, value in model.items() if field != "config"}
         shape = _configured_model(model, folder, findings, has_vision=has_vision)
@@ -68,6 +71,26 @@ def resolved_model(model: object, folder: Path, findings: Findings, *, has_image
         given = {field: value for field, value in model.items() if field != "name"}
         return _changed(known, given, findings)
     return model
+
+
+def _text_alone(model: Fields) -> Fields:
+    """Returns a model without the vision encoder that it has, and is called so."""
+    name, rest = model.get("name"), {field: value for field, value in model.items() if field != "vision"}
+    is_known = "config" in model or _is_known_by_name(rest)
+    if is_known or not isinstance(name, str) or name.endswith(catalog.TEXT_ALONE):
+        return rest
+    return {**rest, "name": f"{name}{catalog.TEXT_ALONE}"}
+
+
+def _is_vision(vision: object) -> bool:
+    """Whether a job says of a vision encoder what there is to say; anything else is left to the check of the job."""
+    return isinstance(vision, Mapping) and vision.keys() <= VisionEncoder.model_fields.keys()
+
+
+def _is_written_out(vision: object) -> bool:
+    """Whether a job has all that a vision encoder needs, so that none is read elsewhere."""
+    needed = {name for name, field in VisionEncoder.model_fields.items() if field.is_required()}
+    return isinstance(vision, Mapping) and needed <= vision.keys()
 
 
 def told_in_name(job: Fields, written: Fields, overrides: Sequence[str], findings: Findings) -> Fields:

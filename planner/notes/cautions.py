@@ -26,7 +26,7 @@ from planner.notes.price_notes import price_notes
 from planner.notes.purchase_note import purchase_notes
 from planner.notes.sharding_note import sharding_notes
 from planner.notes.straggler_note import straggler_notes
-from planner.notes.vision_note import vision_notes
+from planner.notes.vision_note import memory_notes, pipeline_notes, text_notes, vision_notes
 from planner.recommended.recommendation import Design, Uncertainty
 from planner.recommended.same_accelerators import SameAccelerators
 from planner.text import human
@@ -51,16 +51,18 @@ def cautions(
         others: the best designs on its accelerators.
     """
     notes = [*full_front_notes(front, best, others), *_no_deadline(job, front)] if front is not None else []
-    notes += missed_notes(others) if others else []
+    notes += [*missed_notes(others), *pipeline_notes(job, others)] if others else []
     if best:
         notes += [*plan_notes(job, best), *balance_notes(job, best.plan), *precision_notes(job, best.plan)]
         notes += straggler_notes(job, best.plan)
+    elif front is None or not len(front):
+        notes += memory_notes(job)
     notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
     sites = [*map(job.site_of, job.offers), *job.what_if.sites]
     notes += [*grid_notes(sites), *cooling_notes(sites)]
     notes += price_notes(job)
-    notes += [*told_changes(job.workload.model.source), *batch_notes(job)]
+    notes += [*told_changes(job.workload.model.source), *text_notes(job), *batch_notes(job)]
     notes += unused_notes(job)
     return tuple(notes)
 

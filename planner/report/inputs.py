@@ -141,8 +141,16 @@ def _shown(value: object) -> str:
 
 def _model_groups(job: Job) -> Iterator[InputGroup]:
     shape = job.workload.model
-    entry = next((name for name in names(Kind.MODELS) if model(name) == shape), None)
-    yield _group("Model", shape.name, _from_catalog(Kind.MODELS, entry) if entry else _own(shape))
+    has_vision = shape.vision is not None
+    known = (name for name in names(Kind.MODELS) if model(name, has_vision=has_vision) == shape)
+    if (entry := next(known, None)) is None:
+        yield _group("Model", shape.name, _own(shape))
+        return
+    rows = list(_from_catalog(Kind.MODELS, entry))
+    left_out = [row for row in rows if "vision" in row.name and not has_vision]
+    if left_out:  # with the number of weights, which counts those of the encoder
+        left_out += [row for row in rows if row.name == human.words("num_parameters")]
+    yield _group("Model", shape.name, (row for row in rows if row not in left_out))
 
 
 def _hardware_groups(offer: Offer) -> Iterator[InputGroup]:
@@ -198,13 +206,15 @@ def _figure_text(figure: Figure) -> str:
     return with_unit(human.figure(figure.value), figure.unit)
 
 
-def _own(record: Record) -> Iterator[InputValue]:
-    """The fields of an entry that the job wrote itself or changed."""
+def _own(record: Record, path: str = "") -> Iterator[InputValue]:
+    """The fields of an entry that the job wrote itself or changed, those of its parts with the name of the part."""
     for name in type(record).model_fields:
         value = getattr(record, name)
-        if value is not None:
+        if isinstance(value, Record):
+            yield from _own(value, f"{path}{name}.")
+        elif value is not None:
             yield InputValue(
-                name=name,
+                name=f"{path}{name}",
                 value=_shown(value),
                 source="job file (differs from the catalogue's entry)",
                 confidence="job",

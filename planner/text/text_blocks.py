@@ -90,9 +90,9 @@ def _longest_word(cell: str) -> int:
 
 
 def bar(console: Console, fraction: float) -> str:
-    """Returns a bar; in ASCII if the output cannot encode blocks."""
+    """Returns a bar, whole from 100 % on; in ASCII if the output cannot encode blocks."""
     sign = "█" if console.encoding.lower().startswith("utf") else "#"
-    return sign * max(1, round(bar_length(console, BAR_LENGTH) * fraction))
+    return sign * max(1, round(bar_length(console, BAR_LENGTH) * min(1.0, fraction)))
 
 
 def bar_length(console: Console, full: int) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from simulator.catalog.files import Confidence, Figure, catalog_hash, overlaid
 from simulator.catalog.frameworks import Framework, framework
 from simulator.catalog.lookup import (
+    TEXT_ALONE,
     Kind,
     accelerator,
     default_fabric,
@@ -30,6 +31,7 @@ from simulator.catalog.own import read_own_figures
 from simulator.catalog.rents import rent, vendor_rents
 
 __all__ = [
+    "TEXT_ALONE",
     "Confidence",
     "Figure",
     "Framework",

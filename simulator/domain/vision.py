@@ -67,6 +67,16 @@ class VisionEncoder(Record):
     token."""
 
     @model_validator(mode="after")
+    def _projectors_read_patches(self) -> Self:
+        one, side_by_side = self.hidden_size, self.hidden_size * self.patches_per_token
+        if (first := self.projector_sizes[0]) not in (one, side_by_side):
+            raise ValueError(
+                f"projector_sizes begin with {first} and must begin with hidden_size ({one}), or with this times "
+                f"patches_per_token ({side_by_side})"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _full_layers_need_windows(self) -> Self:
         if self.full_every and not self.window_patches:
             raise ValueError(

@@ -60,9 +60,9 @@ def vision_from_config(config: Config, language_size: int, path: str) -> tuple[F
     whole = ConfigReader(config, path)
     read = READERS.get(whole.model_type)
     if read is None:
+        known = ", ".join(READERS)
         whole.report(
-            VISION_KEY,
-            f"must be that of a model_type that is known: {', '.join(READERS)}; or write model.vision out",
+            "model_type", f"must be one whose {VISION_KEY} is known: {known}; or write model.vision out"
         )
         return {}, whole
     vision = whole.part(VISION_KEY)

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from constraints.best_cut import best_cut, own_cuts, present_cut
+from constraints.best_cut import best_cut, cuts_beside_encoder, own_cuts, present_cut
 from constraints.cut_bounds import fast_cuts
 from constraints.plan_costs import plan_costs
 from constraints.stage_balance import balance_of, balanced_stages
@@ -286,6 +286,23 @@ def test_a_vision_encoder_takes_layers_off_the_first_stage(fields: Mapping[str, 
     fits = tried.peak_memory_bytes <= job.offers[0].accelerator.memory_bytes
     (row,) = np.flatnonzero((cuts == found.layers).all(axis=1))
     assert tried.step_time_s[row] == pytest.approx(tried.step_time_s[fits].min(), rel=ROUNDING)
+
+
+def test_no_balanced_cut_beside_an_encoder_is_faster() -> None:
+    images = {"tokens_per_image": 256, "per_sequence": 16}
+    job, plan = job_of("qwen3-vl-8b", images=images), plan_of(tensor=4, pipeline=8, data=4)
+    cuts = cuts_beside_encoder(job, plan)
+    assert [cut[0] for cut in cuts] == [0, 1, 2, 3]
+    assert all(sum(cut) == 36 for cut in cuts)
+    assert list(cuts.values()) == sorted(cuts.values(), reverse=True)
+    assert list(cuts)[-1] == own_cuts(job, plan)[-1]
+    found = best_cut(job, plan)
+    steps_s = simulate_cuts(job, plan, np.array([found.layers, *cuts])).step_time_s
+    assert steps_s[0] <= min(steps_s[1:])
+
+
+def test_without_an_encoder_there_is_no_such_cut() -> None:
+    assert not cuts_beside_encoder(job_of("qwen3-8b"), plan_of(pipeline=4, data=4))
 
 
 def test_a_huge_vocabulary_takes_layers_off_the_last_stage() -> None:

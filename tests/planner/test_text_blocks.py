@@ -26,6 +26,11 @@ def test_bars_are_whole_and_as_long_as_their_shares(width: int) -> None:
     assert lengths == [whole, round(whole / 2)]
 
 
+def test_a_bar_is_whole_from_all_of_it_on() -> None:
+    whole, beyond = (line.count("\u2588") for line in shown(100, 1.0, 2.5) if "\u2588" in line)
+    assert beyond == whole
+
+
 @pytest.mark.parametrize("width", [60, 72, 80, 99, 100, 140])
 def test_no_name_is_cut_or_broken(width: int) -> None:
     lines = shown(width, 0.01)

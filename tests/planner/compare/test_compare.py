@@ -58,6 +58,7 @@ def values_of(found: Comparison, metric: str) -> tuple[float, float]:
     return first, second
 
 
+SEEING = {"model": "qwen3-vl-8b", "images": {"tokens_per_image": 256, "per_sequence": 2}}
 CASES: dict[str, tuple[Job, Job, dict[str, object]]] = {
     "several inputs": (
         job_with(limits={"budget_usd": 1e6}),
@@ -73,6 +74,8 @@ CASES: dict[str, tuple[Job, Job, dict[str, object]]] = {
     "another design": (job_with(), job_with(workload={"tokens": 8e10}), {"tp": 4, "dp": 4}),
     "another accelerator": (job_with(H100_RENTED), job_with(A100_RENTED, site="sweden"), {}),
     "another model": (job_with(), job_with(workload={"model": "llama-2-13b"}), {}),
+    "images": (job_with(workload={"model": "qwen3-vl-8b"}), job_with(workload=SEEING), {}),
+    "text instead of images": (job_with(workload=SEEING), job_with(), {}),
     "other failures": (
         job_with(),
         job_with(reliability={"preset": "typical", "failures_per_1000_node_days": 30}),
@@ -107,6 +110,22 @@ def test_a_price_alone_changes_the_rent_by_its_share_and_nothing_else() -> None:
     assert "time_to_train_days" not in cause.effects
     assert explained.interaction == {}  # one input has nothing to interact with
     assert explained.design == {}
+
+
+def test_a_model_with_an_encoder_and_its_images_are_one_input() -> None:
+    found = compare([side(job_with(workload={"model": "qwen3-vl-8b"})), side(job_with(workload=SEEING))])
+    (cause,) = found.explanations[0].causes
+    assert cause.input == "workload.model and images"
+    (row,) = [row for row in found.inputs if row.input == cause.input]
+    assert row.values == ("Qwen3-VL 8B (text)", "Qwen3-VL 8B, 2 images of 256 tokens")
+    assert cause.effects["time_to_train_days"] > 0.0
+
+
+def test_of_jobs_that_both_have_images_these_are_an_input_of_their_own() -> None:
+    more = {**SEEING, "images": {"tokens_per_image": 256, "per_sequence": 8}}
+    found = compare([side(job_with(workload=SEEING)), side(job_with(workload=more))])
+    (cause,) = found.explanations[0].causes
+    assert cause.input == "workload.images.per_sequence"
 
 
 def test_figures_are_those_of_the_simulation_of_each_plan() -> None:

@@ -56,6 +56,17 @@ class TestCatalogue:
         assert job.workload.model.vision.counts_as_layers == 4
         assert job.workload.model.name == catalog.model("qwen3-vl-8b", has_vision=True).name
 
+    def test_without_images_nothing_is_left_of_what_is_said_of_an_encoder(self) -> None:
+        alone = of({"name": "qwen3-vl-8b", "vision": {"counts_as_layers": 2}}, None)
+        assert alone == of("qwen3-vl-8b", None)
+
+    def test_a_shape_that_is_written_out_is_called_that_of_text_without_images(self) -> None:
+        shape = catalog.model("qwen3-vl-8b", has_vision=True).model_dump(mode="json", exclude_none=True)
+        alone = of(shape, None).workload.model
+        assert alone.vision is None
+        assert alone.name == "Qwen3-VL 8B (text)"
+        assert of(shape).workload.model == catalog.model("qwen3-vl-8b", has_vision=True)
+
     def test_any_model_can_get_an_encoder_of_its_own(self) -> None:
         job = of({"name": "llama-3.1-8b", "vision": TOWER.model_dump(mode="json")})
         assert job.workload.model.vision == TOWER
@@ -75,6 +86,13 @@ class TestConfigFile:
         assert load_job(path).workload.model.vision is not None
         assert load_job(path, ["workload.images=null"]).workload.model.vision is None
 
+    def test_an_encoder_that_is_written_out_is_taken_instead_of_one_that_cannot_be_read(
+        self, tmp_path: Path
+    ) -> None:
+        path = self.write(tmp_path, {"of another kind": True})
+        overrides = [f"workload.model.vision={json.dumps(TOWER.model_dump(mode='json'))}"]
+        assert load_job(path, overrides).workload.model.vision == TOWER
+
     def test_what_is_wrong_in_it_is_told_with_its_place(self, tmp_path: Path) -> None:
         with pytest.raises(InputError) as caught:
             load_job(self.write(tmp_path, {**CLIP, "hidden_size": "wide"}))
@@ -88,7 +106,8 @@ class TestRefusals:
         [
             ("llama-3.1-8b", IMAGES, "images needs model.vision, which makes tokens of them"),
             ({"name": "qwen3-vl-8b", "vision": None}, IMAGES, "images needs model.vision"),
-            ({"name": "qwen3-vl-8b", "vision": {"counts_as_layers": 2}}, None, "model.vision needs images"),
+            ({"name": "qwen3-vl-8b", "vision": {"counts_as": 2}}, None, "model.vision.counts_as"),
+            ({"name": "qwen3-vl-8b", "vision": 3}, None, "model.vision"),
             ("qwen3-vl-8b", {"tokens_per_image": 256}, "per_sequence"),
             ("qwen3-vl-8b", {**IMAGES, "per_sequence": -1}, "must be at least 1e-09"),
             ("qwen3-vl-8b", {**IMAGES, "per_sequence": 1e5}, "must not exceed sequence_length"),

@@ -292,6 +292,25 @@ input_factors: {failure_rate: {low: 0.25, high: 2.0}}
     assert (rent.value, rent.confidence) == ("2.4 USD/GPU-hour (no range given)", "job")
 
 
+def model_rows(*overrides: str) -> dict[str, tuple[str, str]]:
+    asked = load_job("examples/llama-3.1-70b.yaml", ["workload.model=qwen3-vl-8b", *overrides])
+    (rows,) = [group.rows for group in inputs(asked, 0, STEP) if group.title.startswith("Model")]
+    return {row.name: (row.value, row.confidence) for row in rows}
+
+
+def test_figures_of_an_encoder_are_shown_where_there_are_images() -> None:
+    images = "workload.images={tokens_per_image: 256, per_sequence: 2}"
+    seen, text = model_rows(images), model_rows()
+    assert seen["vision num layers"][0] == "27"
+    assert "vision parameters" in seen
+    assert not [name for name in text if "vision" in name]
+    # Of the catalogue, all of them; weights of the encoder would be among those of the whole model.
+    assert set(seen) - set(text) == {name for name in seen if "vision" in name} | {"num parameters"}
+    changed = model_rows(images, "workload.model.vision.num_layers=20")
+    assert changed["vision.num_layers"] == ("20", "job")
+    assert changed["vision.hidden_size"][0] == "1,152"
+
+
 def test_inputs_say_what_comes_from_the_framework() -> None:
     asked = load_job(
         "examples/llama-3.1-70b.yaml",

@@ -179,7 +179,7 @@ def test_the_old_form_of_a_file_has_its_language_model_beside_the_encoder() -> N
 @pytest.mark.parametrize(
     ("model_type", "vision", "others", "path", "rule"),
     [
-        ("fuyu", CLIP, {}, "vision_config", "must be that of a model_type that is known: qwen2_5_vl,"),
+        ("fuyu", CLIP, {}, "model_type", "must be one whose vision_config is known: qwen2_5_vl,"),
         (
             "llava",
             {**CLIP, "model_type": "other"},

@@ -51,6 +51,18 @@ class TestWeights:
             assert shape.dense_layer_parameters == tower.layer_matrix_parameters + 2 * H
 
 
+class TestProjectors:
+    @pytest.mark.parametrize("first", [H, H * TOWER.patches_per_token])
+    def test_they_read_one_patch_or_those_of_a_token(self, first: int) -> None:
+        sizes = (first, 4096)
+        assert VisionEncoder(**{**TOWER.model_dump(), "projector_sizes": sizes}).projector_sizes == sizes
+
+    def test_another_width_is_told_with_both(self) -> None:
+        rule = rf"projector_sizes begin with 1000 and must begin with hidden_size \({H}\), or with this times .* \(4096\)"
+        with pytest.raises(ValidationError, match=rule):
+            VisionEncoder(**{**TOWER.model_dump(), "projector_sizes": (1000, 4096)})
+
+
 class TestTrained:
     def test_a_frozen_encoder_leaves_its_projectors(self) -> None:
         frozen = on_images(images=changed(IMAGES, trains_encoder=False))
