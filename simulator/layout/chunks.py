@@ -211,9 +211,8 @@ def _balanced_layers(model: ModelShape, count: Integers) -> tuple[Integers, Inte
     at_start = np.full_like(count, 1 + (model.vision.counts_as_layers if model.vision else 0))
     at_end = np.full_like(count, 1 + 2 * model.num_mtp_layers)
     each, remainder = divmod(model.num_layers + at_start + at_end, count)
-    for _ in range(
-        2
-    ):  # an end to itself leaves less for each of the others, so that the other end may exceed its share
+    # An end to itself leaves less for each of the others, so that the other end may exceed its share then.
+    for _ in range(2):
         is_first, is_last = ((each < end) & (count > 1) for end in (at_start, at_end))
         rest = model.num_layers + np.where(is_first, 0, at_start) + np.where(is_last, 0, at_end)
         each, remainder = divmod(rest, np.maximum(count - is_first - is_last, 1))
