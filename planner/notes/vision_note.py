@@ -76,6 +76,8 @@ def pipeline_notes(job: Job, others: SameAccelerators) -> list[str]:
         return []
     step_s, cut, best = min(found, key=lambda each: each[0])
     own_s = float(steps_and_memory(job, PlanTable.from_plans([plan]))[0].step_time_s[0])
+    if step_s > (1.0 - NOTEWORTHY_FRACTION) * own_s:
+        return []
     layout = f"TP {best.tensor_parallel} x PP {best.pipeline_parallel} x DP {best.data_parallel}"
     note = (
         f"Pipelines were searched with as many layers beside the encoder as elsewhere. With fewer, {layout} would take "

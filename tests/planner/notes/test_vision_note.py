@@ -133,6 +133,11 @@ class TestPipelines:
         others = same_accelerators(JOB, self.ALONE)
         assert note in cautions(JOB, None, best=simulated(JOB, self.ALONE), others=others)
 
+    def test_nothing_is_told_of_pipelines_that_are_slower_with_the_best_cut_too(self) -> None:
+        fast = plan_of(tensor=2, data=8)
+        assert fast.num_gpus == self.ALONE.num_gpus
+        assert not pipeline_notes(JOB, same_accelerators(JOB, fast))
+
     def test_nothing_is_told_where_room_was_made_or_no_pipeline_searched(self) -> None:
         counted = changed(JOB.workload.model, vision=changed(LARGE, counts_as_layers=3))
         assert not self.note(with_workload(model=counted, stage_layers="balanced"))
