@@ -32,7 +32,10 @@ def refused(job: Job, plan: Plan) -> list[Problem]:
         rule = f"{FRAMEWORK} trains all weights; adapters are trained by Megatron-Bridge and NeMo"
         problems.append(("workload.lora", f"rank {workload.lora.rank}", rule))
     if workload.images:
-        rule = f"{FRAMEWORK}'s pretrain_gpt.py trains on text; vision encoders are trained by Megatron-Bridge"
+        rule = (
+            f"{FRAMEWORK}'s pretrain_gpt.py trains on text; vision encoders are trained by Megatron-Bridge, and "
+            "workload.images=null starts the language model alone"
+        )
         problems.append(("workload.images.per_sequence", f"{workload.images.per_sequence:g}", rule))
     if workload.documents and plan.context_parallel > 1:
         # `get_batch` of pretrain_gpt.py, and `cu_seqlens_q_per_step` of Transformer Engine's context_parallel.py.
