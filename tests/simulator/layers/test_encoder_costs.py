@@ -276,7 +276,7 @@ class TestSteps:
         uneven = changed(images, imbalance=2.0)
         longer = [step_of(on_images(tower, each), plan).step_time_s[0] for each in (more, uneven)]
         step_s = step_of(on_images(tower, images), plan).step_time_s[0]
-        assert step_s <= longer[0]  # equal where gathers of shards hide the encoder
+        assert step_s <= longer[0] * (1.0 + 1e-9)  # equal where gathers of shards hide the encoder
         assert longer[0] == pytest.approx(longer[1], rel=1e-9)
         frozen = on_images(tower, changed(images, trains_encoder=False))
         assert step_of(frozen, plan).step_time_s[0] <= step_s * (1.0 + 1e-9)
