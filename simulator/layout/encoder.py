@@ -72,7 +72,6 @@ def encoder_workload(workload: Workload) -> Workload:
             "mhc_recompute_layers": None,
             "activation_offload_fraction": 0.0,
             "lora": None,
-            "images": images.model_copy(update={"trains_encoder": workload.trained_vision == "all"}),
         }
     )
 

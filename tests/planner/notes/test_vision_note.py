@@ -45,6 +45,12 @@ def test_the_time_of_the_encoder_is_told_in_layers_of_the_language_model() -> No
     assert first in simulate_plan(JOB, PIPELINE, with_sensitivities=False).warnings
 
 
+@pytest.mark.parametrize(("stages", "is_told"), [(1, False), (2, True)])
+def test_where_it_stands_is_told_of_pipelines(stages: int, is_told: bool) -> None:
+    first = vision_notes(JOB, plan_of(tensor=2, pipeline=stages, data=8))[0]
+    assert ("all of it on the first stage" in first) == is_told
+
+
 def test_a_cut_that_makes_room_is_told_with_what_it_saves_and_how_to_search_it() -> None:
     note = vision_notes(JOB, PIPELINE)[1]
     found = re.search(r"cut as ([\dx ,]+), fewer .* \(-([\d.]+) %\): .*counts_as_layers=(\d+) searches", note)

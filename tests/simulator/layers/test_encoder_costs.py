@@ -222,6 +222,11 @@ class TestFrozen:
         assert part_traffic_s(rank, part)[1] == 0.0
         assert encoder_weight_gradients_s(rank) == patch_weight_gradients_s(rank) == 0.0
 
+    def test_behind_a_frozen_encoder_the_gradients_of_later_products_are_still_added_up(self) -> None:
+        frozen = on_images(DEEP_TOWER, changed(IMAGES, trains_encoder=False))
+        traffic = projector_traffic(rank_with(plan_of(tensor=2), frozen))
+        assert values(traffic.summed_back) == 3 * [2 * N * 4096]
+
     def test_projectors_have_one_without_the_gradient_of_what_enters(self) -> None:
         rank = rank_with(plan_of(tensor=2), self.FROZEN)
         found, trained = projectors(rank), projectors(rank_with(plan_of(tensor=2)))
