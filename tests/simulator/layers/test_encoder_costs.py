@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -169,6 +171,19 @@ class TestProjectors:
         assert found.backward_s == pytest.approx(backward_s)
         gradients_s = gradient_s(rank, N, 4096, 4096) + gradient_s(rank, N, 2048, 4096)
         assert projector_weight_gradients_s(rank) == pytest.approx(gradients_s)
+
+    def test_under_a_power_cap_products_take_longer_and_nothing_else_does(self) -> None:
+        rank = rank_with()
+        capped = replace(rank, compute_slowdown=one(1.5))
+        forward_s = product_s(rank, N, 4096, 4096) + product_s(rank, N, 2048, 4096)
+        gradients_s = gradient_s(rank, N, 4096, 4096) + gradient_s(rank, N, 2048, 4096)
+        backward_s = gradients_s + product_s(rank, N, 4096, 4096) + product_s(rank, N, 4096, 2048)
+        slow, usual = projectors(capped), projectors(rank)
+        assert slow.forward_s - usual.forward_s == pytest.approx(0.5 * forward_s)
+        assert slow.backward_s - usual.backward_s == pytest.approx(0.5 * backward_s)
+        assert projector_weight_gradients_s(capped) == pytest.approx(1.5 * gradients_s)
+        entered_s = product_s(rank, P, H, TOWER.patch_values)
+        assert patches(capped).forward_s - patches(rank).forward_s == pytest.approx(0.5 * entered_s)
 
     def test_ranks_split_columns_then_rows_and_add_up(self) -> None:
         rank = rank_with(plan_of(tensor=4))
