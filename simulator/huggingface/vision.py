@@ -70,18 +70,23 @@ def vision_from_config(config: Config, language_size: int, path: str) -> tuple[F
 
 
 def _tower(
-    reader: ConfigReader, *, layers: str = "num_hidden_layers", heads: str = "num_attention_heads"
+    reader: ConfigReader,
+    *,
+    layers: str = "num_hidden_layers",
+    heads: str = "num_attention_heads",
+    prefix: str = "",
 ) -> Fields:
-    """The layers of an encoder by their usual names."""
-    hidden, number = counted(reader, "hidden_size"), counted(reader, heads)
+    """The layers of an encoder by their usual names, which may begin with a prefix."""
+    layers, heads = f"{prefix}{layers}", f"{prefix}{heads}"
+    hidden, number = counted(reader, f"{prefix}hidden_size"), counted(reader, heads)
     if not reader.problems and hidden % number:
-        reader.report(heads, f"must divide hidden_size ({hidden})")
+        reader.report(heads, f"must divide {prefix}hidden_size ({hidden})")
     return {
         "num_layers": counted(reader, layers),
         "hidden_size": hidden,
         "num_heads": number,
         "head_dim": hidden // number,
-        "ffn_hidden_size": counted(reader, "intermediate_size"),
+        "ffn_hidden_size": counted(reader, f"{prefix}intermediate_size"),
     }
 
 
@@ -257,14 +262,9 @@ def _kimi(file: MultimodalFile) -> Fields:
     """MoonViT: names of its own in Kimi K2.5, the usual ones in Kimi-VL."""
     vision = file.vision
     prefix = "vt_" if vision.has("vt_hidden_size") else ""
-    hidden, heads = counted(vision, f"{prefix}hidden_size"), counted(vision, f"{prefix}num_attention_heads")
-    merged = _merged(vision)
+    hidden, merged = counted(vision, f"{prefix}hidden_size"), _merged(vision)
     return {
-        "num_layers": counted(vision, f"{prefix}num_hidden_layers"),
-        "hidden_size": hidden,
-        "num_heads": heads,
-        "head_dim": hidden // heads,
-        "ffn_hidden_size": counted(vision, f"{prefix}intermediate_size"),
+        **_tower(vision, prefix=prefix),
         "patch_values": _patch(vision),
         "num_learned_positions": counted(vision, "init_pos_emb_height")
         * counted(vision, "init_pos_emb_width"),

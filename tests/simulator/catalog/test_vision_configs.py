@@ -232,6 +232,13 @@ def test_the_old_form_of_a_file_has_its_language_model_beside_the_encoder() -> N
             "vision_config.image_size",
             "equal for both edges",
         ),
+        (
+            "kimi_k25",
+            {**MOON, "vt_hidden_size": 1000},
+            {},
+            "vision_config.vt_num_attention_heads",
+            "must divide vt_hidden_size (1000)",
+        ),
         ("kimi_k25", {**MOON, "merge_kernel_size": 2}, {}, "vision_config.merge_kernel_size", "list of two"),
         (
             "kimi_k25",
