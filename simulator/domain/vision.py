@@ -15,6 +15,8 @@ from simulator.record import Record
 
 TrainedVision = Literal["all", "projectors", "nothing"]
 """What is trained of a vision encoder with its projectors."""
+SEEN_FROM_BOTH_SIDES = 2
+"""A token sees half of a sequence under a causal mask, a patch all of its image."""
 NORMS_OF_LAYER = 2
 """Norms of a layer of an encoder: before attention, and before the feed-forward block."""
 

@@ -33,7 +33,7 @@ from simulator.domain.model import ModelShape
 from simulator.domain.model_flop import vision_flop_per_token
 from simulator.domain.muon import Muon
 from simulator.domain.recompute_modules import CORE, RESTORED, modules_rule
-from simulator.domain.vision import TrainedVision
+from simulator.domain.vision import SEEN_FROM_BOTH_SIDES, TrainedVision
 from simulator.domain.workload_rules import excluded
 from simulator.record import Record
 
@@ -306,8 +306,8 @@ class Workload(Record):
     @property
     def sequence_shape(self) -> SequenceShape:
         """What a sequence looks like to attention; patches see all of an image, as many as with a causal mask in two."""
-        tokens = 2 * self.sequence_length if self.is_vision_encoder else self.sequence_length
-        return self.model.sequence_shape(tokens, self.documents)
+        sides = SEEN_FROM_BOTH_SIDES if self.is_vision_encoder else 1
+        return self.model.sequence_shape(sides * self.sequence_length, self.documents)
 
     @property
     def visible_shape(self) -> SequenceShape:

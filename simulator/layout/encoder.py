@@ -20,12 +20,9 @@ from simulator.domain.hardware import Precision
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import PlanTable, Recompute
 from simulator.domain.recompute_modules import CORE
-from simulator.domain.vision import VisionEncoder
+from simulator.domain.vision import SEEN_FROM_BOTH_SIDES, VisionEncoder
 from simulator.domain.workload import Workload
 from simulator.table import Floats
-
-SEEN_FROM_BOTH_SIDES = 2
-"""A token sees half of a sequence under a causal mask, a patch all of its image."""
 
 
 def encoder_shape(vision: VisionEncoder) -> ModelShape:
