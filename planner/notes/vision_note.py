@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constraints.best_cut import cuts_beside_encoder, present_cut
+from constraints.layout import recomputes_encoder
 from constraints.limits import usable_memory_bytes
 from planner.job.named_model import CHANGED
 from planner.recommended.same_accelerators import SameAccelerators
@@ -117,10 +118,9 @@ def _ignores_encoder(job: Job) -> bool:
 
 
 def _keeps_activations(job: Job) -> bool:
-    images = job.workload.images
-    if images is None or job.workload.trained_vision != "all":
-        return False
-    return images.encoder_recompute is not Recompute.FULL
+    """Whether a trained encoder keeps more than the inputs of its layers."""
+    is_trained = job.workload.images is not None and job.workload.trained_vision == "all"
+    return is_trained and not recomputes_encoder(job.workload)
 
 
 def _setting(cut: _Cut) -> str:
