@@ -9,18 +9,7 @@ import pytest
 
 from planner.sweep.grid import Sweep, run_sweep
 from simulator.errors import InputError
-
-JOB: dict[str, object] = {
-    "workload": {
-        "model": "llama-3.1-8b",
-        "tokens": 2e11,
-        "sequence_length": 8192,
-        "global_batch_size": 256,
-    },
-    "offers": [{"accelerator": "h100-sxm5-80gb", "num_gpus": 8, "rent_usd_per_gpu_hour": 2.0}],
-    "site": "us-iowa",
-    "search": {"micro_batch_sizes": [1], "tensor_parallel": [1, 2], "pipeline_parallel": [1, 2]},
-}
+from tests.planner.sweep.test_sweep import JOB
 
 
 def sweep_with(**fields: object) -> Sweep:
