@@ -199,7 +199,7 @@ def _number_format(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 def computes_in(job: Job, offer: Offer, precision: Precision) -> bool:
     """Returns whether the accelerators of an offer compute in a number format with the job's recipe."""
     chip = offer.accelerator
-    has_scales = chip.family in FAMILIES_WITH_BLOCK_SCALES
+    has_scales = chip.kernel_family in FAMILIES_WITH_BLOCK_SCALES
     can_scale = has_scales or precision is not Precision.FP8 or job.workload.fp8_recipe != "mxfp8"
     return can_scale and chip.peak_flop_per_s(precision) is not None
 
@@ -310,7 +310,7 @@ LAYOUT_RULES = (
     LayoutRule(
         name="number_format",
         sentence="the accelerator must support the number format; of the 16-bit formats, V100 supports only fp16, and "
-        "fp8_recipe mxfp8 needs Blackwell or MI355X",
+        "fp8_recipe mxfp8 needs Blackwell, MI355X, Trainium3 or later ones",
         excess=_number_format,
     ),
     LayoutRule(

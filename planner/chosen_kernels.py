@@ -27,7 +27,7 @@ def without_kernels(job: Job, plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Yields path, value and rule of everything in a plan that these kernels do not take."""
     model, accelerator = job.workload.model, job.offers[plan.offer].accelerator
     assert model.latent_attention is not None
-    tile, heads = HEAD_TILES.get(accelerator.family), model.num_heads // plan.tensor_parallel
+    tile, heads = HEAD_TILES.get(accelerator.kernel_family), model.num_heads // plan.tensor_parallel
     if tile is None:
         rule = f"{FRAMEWORK} has fused attention to chosen tokens on Hopper and Blackwell; take an offer of these"
         yield f"offers[{plan.offer}].accelerator", accelerator.id, rule

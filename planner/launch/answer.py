@@ -182,7 +182,7 @@ def _environment(run: AsRun) -> dict[str, str]:
 
 def _connections(run: AsRun) -> str | None:
     """The limit of launches in order that Megatron-LM's checks ask for; `None` for none."""
-    family = run.job.offers[run.plan.offer].accelerator.family
+    family = run.job.offers[run.plan.offer].accelerator.kernel_family
     is_split = run.plan.tensor_parallel > 1 or run.plan.context_parallel > 1
     if family in WITHOUT_CONNECTION_LIMIT or run.plan.zero_stage in SHARDING:
         return None

@@ -17,7 +17,7 @@ def grouped_kernel_variable(job: Job, plan: Plan) -> str | None:
     """
     if job.workload.model.experts is None or job.workload.model.experts.has_biases:
         return None
-    match job.offers[plan.offer].accelerator.family:
+    match job.offers[plan.offer].accelerator.kernel_family:
         case "hopper" if plan.precision in _16_BITS:
             return "NVTE_USE_CUTLASS_GROUPED_GEMM"
         case "blackwell" if plan.precision in _16_BITS:

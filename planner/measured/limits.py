@@ -20,7 +20,7 @@ def format_reason(job: Job, plan: Plan) -> str:
     accelerator = job.offers[plan.offer].accelerator
     if accelerator.peak_flop_per_s(plan.precision) is None:
         return f"precision {plan.precision.value}: {accelerator.id} has only {_formats(accelerator)}"
-    has_scales = accelerator.family in FAMILIES_WITH_BLOCK_SCALES
+    has_scales = accelerator.kernel_family in FAMILIES_WITH_BLOCK_SCALES
     if plan.precision is Precision.FP8 and job.workload.fp8_recipe == "mxfp8" and not has_scales:
         return f"precision mxfp8: {accelerator.id} scales no blocks of 8-bit products; it has {_formats(accelerator)}"
     return ""

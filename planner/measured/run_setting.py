@@ -107,6 +107,6 @@ def _told_node(told: Told, accelerator: str) -> MeasuredNode:
 def _habits_on(told: Told, accelerator: str, precision: str) -> Habits:
     """Returns the habits of a row's framework; remarks what the notes name that is not simulated."""
     device = catalog.accelerator(accelerator)
-    habits = told_habits(told, device.family, precision)
+    habits = told_habits(told, device.kernel_family, precision)
     remark_named(told, habits.kernel_launch, device.thermal_design_power_w)
     return habits

@@ -165,7 +165,7 @@ def _hardly_validated(job: Job) -> list[str]:
 
 def _slow_backward(job: Job, accelerators: Sequence[Accelerator]) -> list[str]:
     """A note on the accelerators without a published backward kernel of their own for the job's attention to chosen tokens."""
-    slow = [each for each in accelerators if each.family != "blackwell"]
+    slow = [each for each in accelerators if each.kernel_family != "blackwell"]
     if not (job.workload.model.chooses_tokens and slow):
         return []
     names, others = (
@@ -178,7 +178,7 @@ def _slow_backward(job: Job, accelerators: Sequence[Accelerator]) -> list[str]:
 
 def _without_any(accelerators: Sequence[Accelerator]) -> list[Accelerator]:
     """Those for which no kernel for chosen tokens is published at all."""
-    return [each for each in accelerators if each.family not in HEAD_TILES]
+    return [each for each in accelerators if each.kernel_family not in HEAD_TILES]
 
 
 def _scaled_kernels(accelerators: Sequence[Accelerator]) -> list[str]:
@@ -187,8 +187,10 @@ def _scaled_kernels(accelerators: Sequence[Accelerator]) -> list[str]:
     if not scaled:
         return []
     names, families = ", ".join(each.id for each in scaled), {each.family for each in scaled}
+    origins = {"Blackwell" if each.kernel_family == "blackwell" else "Hopper" for each in scaled}
     note = (
-        f"No kernel measurements are known for {names}; efficiencies are scaled from Hopper. Measure a step"
+        f"No kernel measurements are known for {names}; efficiencies are scaled from "
+        f"{' and '.join(sorted(origins))}. Measure a step"
     )
     known = [f"{told} (docs/limits.md)." for family, told in KNOWN_STEPS.items() if family in families]
     return [f"{note} before you rely on them (docs/limits.md).", *known]

@@ -1,12 +1,17 @@
-"""Is the hardware of one's own what it seems? Figures far from all that the catalogue knows are mostly in another unit."""
+"""Is the hardware on offer what it seems? Figures may be in another unit, or the catalogue's estimates.
+
+A job consists of figures, not of their origins: a value that it gives is told, too, where it is an estimate of the catalogue.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from functools import cache
 
 from simulator import catalog
-from simulator.catalog import Kind
+from simulator.catalog import Confidence, Figure, Kind
+from simulator.catalog.lookup import ACCELERATOR_FIELDS
 from simulator.domain.hardware import Accelerator, Node
 from simulator.domain.offer import Offer
 
@@ -37,12 +42,53 @@ _UNITS = {
     "_w": "watts",
 }
 """By the end of a name."""
+_DECISIVE = (
+    "memory",
+    "memory_bandwidth",
+    "bf16_peak",
+    "fp8_peak",
+    "fp4_peak",
+    "thermal_design_power",
+    "scale_up_bandwidth",
+)
+"""Figures of an accelerator in the catalogue from which times, memory and energy follow."""
 
 
 def hardware_notes(offers: Iterable[Offer]) -> tuple[str, ...]:
     """Returns what to mind of the accelerators and nodes on offer."""
-    found = [note for offer in offers for note in (*_far_off(offer.accelerator), *_far_off(offer.node))]
+    found = [
+        note
+        for offer in offers
+        for note in (
+            *_estimates(offer.accelerator),
+            *_far_off(offer.accelerator),
+            *_far_off(offer.node),
+        )
+    ]
     return tuple(dict.fromkeys(found))
+
+
+def _estimates(accelerator: Accelerator) -> Iterator[str]:
+    """Yields a note on decisive figures of an accelerator that are estimates of the catalogue."""
+    if accelerator.id not in catalog.names(Kind.ACCELERATORS):
+        return
+    estimated = [
+        figure.quantity.replace("_", " ")
+        for figure in catalog.figures(Kind.ACCELERATORS, accelerator.id)
+        if figure.quantity in _DECISIVE and _is_estimate(figure, accelerator)
+    ]
+    if estimated:
+        yield (
+            f"The catalogue estimates of {accelerator.id}: {', '.join(estimated)}. `capplan catalog accelerators "
+            f"{accelerator.id}` says from what; give your own figures where you have better ones."
+        )
+
+
+def _is_estimate(figure: Figure, accelerator: Accelerator) -> bool:
+    value = getattr(accelerator, ACCELERATOR_FIELDS[figure.quantity])
+    if figure.confidence is not Confidence.ESTIMATE:
+        return False
+    return value is not None and math.isclose(value, float(figure.si_value), rel_tol=1e-9)
 
 
 def _far_off(hardware: Accelerator | Node) -> Iterator[str]:

@@ -112,7 +112,7 @@ class KnownRun:
         return bare.model_copy(update={"num_spare_nodes": spares})
 
     def _habits(self, accelerator: str, precision: str) -> Habits:
-        return habits_of(self.framework, catalog.accelerator(accelerator).family, precision)
+        return habits_of(self.framework, catalog.accelerator(accelerator).kernel_family, precision)
 
 
 def _tree(inputs: Iterable[Input]) -> dict[str, object]:

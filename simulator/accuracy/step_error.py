@@ -26,7 +26,7 @@ UNMEASURED_ARCHITECTURE_RATIO = 1.5
 Ampere, Hopper and Blackwell left out in turn, four of five errors in 16 bits are below 20.5, 9.8 and 28.1 %
 (`benchmarks.unknown_accelerators`). Their means are +10.8, +3.9 and -8.3 % (simulated longer, longer and shorter than
 measured), so both sides extend equally far."""
-FAMILIES_OF_THE_VENDOR = ("volta", "ampere", "ada", "hopper", "blackwell")
+FAMILIES_OF_THE_VENDOR = ("volta", "ampere", "ada", "hopper", "blackwell", "rubin")
 """Architectures of the vendor whose accelerators the constants were fitted on. No other vendor was ever compared, so their
 steps are as uncertain as kinds of steps that nobody measured."""
 Z_80 = 1.2815515655446004

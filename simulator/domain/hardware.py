@@ -24,6 +24,8 @@ NEARLY_ALIKE = 0.8
 """Similarity of letters, in order, from which a word counts as a misspelling of another one."""
 FAMILIES_WITHOUT_BF16 = ("volta",)
 """Architectures whose 16-bit matrix products are fp16 only: V100 has no bf16 (`simulator/catalog/data/accelerators.csv`)."""
+PREDECESSORS = {"rubin": "blackwell", "cdna5": "cdna4"}
+"""Architectures of which nothing was measured, and the one before them that software treats alike."""
 
 
 class Precision(Choice):
@@ -51,7 +53,7 @@ class Accelerator(Record):
     """Who makes it."""
     family: str
     """Architecture whose measured kernel efficiencies apply: `ampere`, `hopper` or `blackwell`, in small or capital letters;
-    those of any other name are scaled from Hopper."""
+    those of `rubin` are scaled from Blackwell, those of any other name from Hopper."""
     memory_bytes: PositiveFloat
     """Usable high-bandwidth memory."""
     memory_bytes_per_s: PositiveFloat
@@ -98,6 +100,11 @@ class Accelerator(Record):
         ):
             return values
         return {**values, "embodied_kgco2e": Dies.model_validate(values["dies"]).embodied_kgco2e}
+
+    @property
+    def kernel_family(self) -> str:
+        """Architecture whose kernels it runs: its own, or its predecessor's where nobody measured it."""
+        return PREDECESSORS.get(self.family, self.family)
 
     @property
     def matmul_ceiling_fraction(self) -> float:

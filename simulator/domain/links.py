@@ -16,7 +16,8 @@ import numpy as np
 from simulator.shipped import shipped_rows
 from simulator.table import Floats, Table
 
-SCALE_UP_LINKS = {"ampere": "nvlink3", "hopper": "nvlink4", "blackwell": "nvlink5"}
+SCALE_UP_LINKS = {"ampere": "nvlink3", "hopper": "nvlink4", "blackwell": "nvlink5", "rubin": "nvlink5"}
+"""Link class by architecture; NVLink 6, which nobody measured, has the constants of NVLink 5."""
 OTHER_SCALE_UP = "other-scale-up"
 """Link class of all other architectures, few of which are measured."""
 MESHES = frozenset({"cdna3", "cdna4", "gaudi"})

@@ -23,7 +23,7 @@ def doubtful_log_ratio(job: Job, plans: PlanTable, row: int) -> float:
 
     It is 0 on Blackwell, and for other attention.
     """
-    is_known = job.offers[int(plans.offer[row])].accelerator.family == "blackwell"
+    is_known = job.offers[int(plans.offer[row])].accelerator.kernel_family == "blackwell"
     if not job.workload.model.chooses_tokens or is_known:
         return 0.0
     rank = Rank.of(job, plans.take(np.array([row])))

@@ -67,7 +67,7 @@ TRANSPOSE_PASSES = 2.0
 """A read of the copy by rows and a write of the copy by columns."""
 BLOCKWISE_SLOWDOWN = 1.28
 """Slowdown of 8-bit products with block scales in software: 1.1 to 1.5 on H100 (aiconfigurator-core 0.12), geometric mean."""
-FAMILIES_WITH_BLOCK_SCALES = ("blackwell", "cdna4")
+FAMILIES_WITH_BLOCK_SCALES = ("blackwell", "cdna4", "trainium3")
 """Architectures whose matrix units apply a scale to each block."""
 
 

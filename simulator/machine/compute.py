@@ -110,13 +110,12 @@ class KernelConstants(Table):
 
 def kernels_of(accelerator: Accelerator) -> str:
     """Returns the name under which an accelerator's kernels are listed: its own if measured, else its architecture's."""
-    is_measured = (accelerator.id, BASE_FORMAT) in _fitted_constants()
-    return accelerator.id if is_measured else accelerator.family
+    return accelerator.id if _is_listed(accelerator.id) else accelerator.kernel_family
 
 
 def has_measured_kernels(accelerator: Accelerator) -> bool:
     """Returns whether kernels of an accelerator or of its architecture were measured; those of others are scaled."""
-    return (kernels_of(accelerator), BASE_FORMAT) in _fitted_constants()
+    return _is_listed(accelerator.id) or _is_listed(accelerator.family)
 
 
 def kernel_constants(
@@ -297,6 +296,10 @@ def _overlapped_s(first_s: Floats, second_s: Floats, exponent: Floats) -> Floats
     return np.asarray(longer_s * (1.0 + (shorter_s / longer_s) ** exponent) ** (1.0 / exponent))
 
 
+def _is_listed(name: str) -> bool:
+    return (name, BASE_FORMAT) in _fitted_constants()
+
+
 def _constants(family: str, number_format: str) -> Mapping[str, float]:
     """Returns one row by constant: the family's rows for the format over its bf16 rows; of 4 bits over those of 8."""
     table = _fitted_constants()
@@ -304,7 +307,7 @@ def _constants(family: str, number_format: str) -> Mapping[str, float]:
         of_fp8 = _constants(family, "fp8")
         lost = {name: of_fp8[name] * PEAK_RATIO_OF_FP4 for name in ("gemm_fill_elements", "gemm_ramp_depth")}
         return {**of_fp8, **table.get((family, number_format), lost)}
-    known = family if (family, BASE_FORMAT) in table else DEFAULT_FAMILY
+    known = family if _is_listed(family) else DEFAULT_FAMILY
     return {**table[known, BASE_FORMAT], **table.get((known, number_format), {})}
 
 

@@ -78,7 +78,7 @@ def offer_constants(job: Job, training: TrainingConstants) -> OfferConstants:
     """Returns the constants of a job, including its calibration."""
     training, recipe = calibrated_training(training, job.calibration), job.workload.fp8_recipe
     kernels = _kernels(job, training)
-    pairs = [(precision, offer.accelerator.family) for offer in job.offers for precision in Precision]
+    pairs = [(precision, offer.accelerator.kernel_family) for offer in job.offers for precision in Precision]
     return OfferConstants(
         kernels=_for_heads(job, kernels),
         encoder_kernels=_for_heads_of_encoder(job, kernels),
@@ -101,7 +101,7 @@ def _kernels(job: Job, training: TrainingConstants) -> KernelConstants:
     """Constants of every offer with every number format, one row each, for heads of any width."""
     pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
     chips, formats = [chip for chip, _ in pairs], [precision for _, precision in pairs]
-    families = [chip.family for chip in chips]
+    families = [chip.kernel_family for chip in chips]
     published = kernel_constants(
         [kernels_of(chip) for chip in chips],
         [precision.value for precision in formats],
@@ -112,13 +112,13 @@ def _kernels(job: Job, training: TrainingConstants) -> KernelConstants:
     )
     if job.workload.fp8_recipe == "blockwise":
         is_slower = [
-            precision is Precision.FP8 and chip.family not in FAMILIES_WITH_BLOCK_SCALES
+            precision is Precision.FP8 and chip.kernel_family not in FAMILIES_WITH_BLOCK_SCALES
             for chip, precision in pairs
         ]
         slower = published.gemm_peak_fraction / np.where(is_slower, BLOCKWISE_SLOWDOWN, 1.0)
         published = replace(published, gemm_peak_fraction=slower)
     kernels = calibrated_kernels(published, job.calibration, chips, formats)
-    ratios = [cast_ratio(job.workload.fp8_recipe, precision, chip.family) for chip, precision in pairs]
+    ratios = [cast_ratio(job.workload.fp8_recipe, precision, chip.kernel_family) for chip, precision in pairs]
     return replace(kernels, cast_bytes_per_element=kernels.cast_bytes_per_element * np.array(ratios))
 
 
@@ -139,7 +139,7 @@ def _for_heads_of_encoder(job: Job, kernels: KernelConstants) -> KernelConstants
 
 def _families(job: Job) -> list[str]:
     """Architectures of every offer with every number format."""
-    return [offer.accelerator.family for offer in job.offers for _ in Precision]
+    return [offer.accelerator.kernel_family for offer in job.offers for _ in Precision]
 
 
 def _links(job: Job, table: OfferTable, training: TrainingConstants) -> LinkConstants:

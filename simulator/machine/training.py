@@ -89,9 +89,9 @@ class TrainingConstants:
         return np.asarray(1.0 + self.accelerator_spread_fraction * np.sqrt(2.0 * np.log(num_gpus)))
 
     def _sustained(self, chip: Accelerator, precision: Precision) -> float:
-        is_known = (chip.family, Precision.BF16.value) in self.sustained_fractions
+        is_known = (chip.kernel_family, Precision.BF16.value) in self.sustained_fractions
         unknown = STEADY_FAMILY if chip.has_fixed_clock else DEFAULT_FAMILY
-        known = chip.family if is_known else unknown
+        known = chip.kernel_family if is_known else unknown
         measured = Precision.FP8 if precision is Precision.FP4 else precision
         in_16_bits = self.sustained_fractions[known, Precision.BF16.value]
         fraction = self.sustained_fractions.get((known, measured.value), in_16_bits)
@@ -105,15 +105,15 @@ class TrainingConstants:
 
 
 def power_fraction(chip: Accelerator, precision: Precision) -> float:
-    """Returns the clock of a part under load in a number format, relative to its sibling behind the constants.
+    """Returns the clock of a part under load in a number format, relative to its sibling or predecessor behind the constants.
 
     Power limits the clock, which follows the square root of the power per operation. A part with measured products needs no
     estimate: it has kernels of its own, or `kernel_constants` scales its peak by the measured share.
     """
     is_measured = chip.measured_bf16_flop_per_s is not None or kernels_of(chip) == chip.id
-    if chip.family not in REFERENCE_POWER or is_measured:
+    if chip.kernel_family not in REFERENCE_POWER or is_measured:
         return 1.0
-    power_w, peaks = REFERENCE_POWER[chip.family]
+    power_w, peaks = REFERENCE_POWER[chip.kernel_family]
     known = precision if precision in peaks else Precision.BF16
     flop_per_s = chip.peak_flop_per_s(known)
     if flop_per_s is None:

@@ -58,6 +58,8 @@ USUAL_NAMES = {
     "b200": "b200-sxm-180gb",
     "b200sxm": "b200-sxm-180gb",
     "b300sxm": "b300",
+    "b300ultra": "b300",
+    "b300blackwellultra": "b300",
     "gh200": "gh200-96gb",
     "gh200120gb": "gh200-96gb",
     "gh200480gb": "gh200-96gb",
@@ -67,6 +69,14 @@ USUAL_NAMES = {
     "gb300nvl72": "gb300",
     "gb200graceblackwell": "gb200",
     "gb300graceblackwell": "gb300",
+    "gb300blackwellultra": "gb300",
+    "vr200nvl72": "vr200",
+    "vrnvl72": "vr200",
+    "verarubin": "vr200",
+    "verarubinnvl72": "vr200",
+    "rubin": "vr200",
+    "rubinsxm": "vr200",
+    "r200": "vr200",
     "mi250": "mi250x",
     "mi250gcd": "mi250x-gcd",
     "mi250x1gcd": "mi250x-gcd",
@@ -75,6 +85,8 @@ USUAL_NAMES = {
     "mi325": "mi325x",
     "mi350": "mi350x",
     "mi355": "mi355x",
+    "mi455": "mi455x",
+    "mi455xhelios": "mi455x",
     "gaudi2hl225": "gaudi2",
     "gaudi2d": "gaudi2",
     "hlsgaudi2": "gaudi2",
@@ -96,6 +108,11 @@ USUAL_NAMES = {
     "trainiumneuroncore": "trainium1-core",
     "trainium1neuroncore": "trainium1-core",
     "trn2": "trainium2",
+    "trainium2ultra": "trainium2",
+    "trn3": "trainium3",
+    "ascend910c": "ascend-910c",
+    "910c": "ascend-910c",
+    "huaweiascend910c": "ascend-910c",
 }
 """Catalogue name by what people write, without blanks, hyphens, makers and, where it says nothing new, memory. Drivers call a
 GH200 by the memory of its processor, 120 or 480 GB, and a DGX A100 has that of eight. An A800 on PCIe differs from an A100 in
@@ -158,7 +175,7 @@ _OLD_MEMORY = (
 than their namesakes."""
 _WORD = re.compile(r"[^\s_,;/()]+")
 _BESIDE = re.compile(
-    r"(?!mig$|pcie|nvl|sxm|gcd|half$|lite$|max$|super$|ti$|cnx$)[a-z][\w.-]*|\d+ ?w|hl-?\d+[a-z]?",
+    r"(?!mig$|pcie|nvl|sxm|gcd|half$|lite$|max$|super$|ti$|cnx$|ultra$|cpx$)[a-z][\w.-]*|\d+ ?w|hl-?\d+[a-z]?",
     re.IGNORECASE,
 )
 """Words beside a name that make no other device of it: a machine's name, a power."""

@@ -165,7 +165,7 @@ def habits_of(
     is_fully_sharded: bool = False,
     first_year: int | None = None,
 ) -> Habits:
-    """Returns the habits of a framework on an architecture (`Accelerator.family`) in a number format.
+    """Returns the habits of a framework on an architecture (`Accelerator.kernel_family`) in a number format.
 
     Args:
         framework: its name, possibly with a release; FSDP and ZeRO stages in it apply if nothing else is stated.

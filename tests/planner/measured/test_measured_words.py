@@ -17,7 +17,7 @@ from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import OUT_OF_MEMORY, Row, job_of, known_reason
 from simulator.domain.choices import RecomputeModule
-from simulator.errors import InputError
+from simulator.errors import CatalogError, InputError
 from tests.planner.measured_rows import RUN, the_row
 
 MIXTURE: Mapping[str, object] = {"model": "qwen3-30b-a3b", "ep": 8}
@@ -745,10 +745,21 @@ class TestAccelerators:
             ("H200-141GB", "h200-sxm-141gb"),
             ("AMD Instinct MI355X", "mi355x"),
             ("v5e", "tpu-v5e"),
+            ("GB300 Blackwell Ultra", "gb300"),
+            ("NVIDIA Vera Rubin NVL72", "vr200"),
+            ("VRNVL72", "vr200"),
+            ("AMD Instinct MI455X 432GB", "mi455x"),
+            ("trn3u.48xlarge", "trainium3"),
+            ("Huawei Ascend 910C", "ascend-910c"),
         ],
     )
     def test_forms_and_machines_are_no_part_of_the_name(self, written: str, known: str) -> None:
         assert accelerator_id(written) == known
+
+    @pytest.mark.parametrize("written", ["Rubin Ultra", "Rubin CPX", "Ascend 910B"])
+    def test_other_parts_of_a_generation_are_not_taken_for_the_known_one(self, written: str) -> None:
+        with pytest.raises(CatalogError, match="is not among the catalogue's accelerators"):
+            accelerator_id(written)
 
     @pytest.mark.parametrize(
         ("gpu", "notes", "known"),

@@ -11,6 +11,7 @@ from planner.notes.hardware_notes import hardware_notes
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.domain.job import Job
+from simulator.domain.offer import Offer
 
 
 def job_with(accelerator: dict[str, float] | None = None, node: dict[str, float] | None = None) -> Job:
@@ -30,14 +31,44 @@ def job_with(accelerator: dict[str, float] | None = None, node: dict[str, float]
     return parse_job({"workload": workload, "offers": [offer], "site": "us-iowa"})
 
 
-def test_no_accelerator_of_the_catalogue_is_told() -> None:
+def offer_of(name: str) -> Offer:
+    """An offer of an accelerator of the catalogue in its usual node."""
+    (offer,) = job_with().offers
+    return offer.model_copy(
+        update={"accelerator": catalog.accelerator(name), "node": catalog.default_node(name)}
+    )
+
+
+def test_no_figure_of_the_catalogue_is_taken_for_one_in_another_unit() -> None:
     job = job_with()
     for name in catalog.names(Kind.NODES):
         node = catalog.node(name)
         offer = job.offers[0].model_copy(
             update={"node": node, "accelerator": catalog.accelerator(node.accelerator)}
         )
-        assert hardware_notes([offer]) == ()
+        assert not [note for note in hardware_notes([offer]) if "far outside" in note]
+
+
+class TestEstimates:
+    """The catalogue's estimates of what decides times, memory and energy."""
+
+    def test_announced_figures_are_told_with_where_their_origin_is_shown(self) -> None:
+        (note,) = hardware_notes([offer_of("vr200")])
+        assert note == (
+            "The catalogue estimates of vr200: memory, memory bandwidth, bf16 peak, fp8 peak, fp4 peak, thermal design power. "
+            "`capplan catalog accelerators vr200` says from what; give your own figures where you have better ones."
+        )
+
+    @pytest.mark.parametrize("name", ["h100-sxm5-80gb", "b200-sxm-180gb", "gb300", "mi355x", "gaudi3"])
+    def test_published_figures_are_not_told(self, name: str) -> None:
+        assert hardware_notes([offer_of(name)]) == ()
+
+    def test_a_figure_of_ones_own_is_no_estimate(self) -> None:
+        offer = offer_of("trainium2")
+        (note,) = hardware_notes([offer])
+        assert "of trainium2: thermal design power. " in note
+        measured = offer.accelerator.model_copy(update={"thermal_design_power_w": 480.0})
+        assert hardware_notes([offer.model_copy(update={"accelerator": measured})]) == ()
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from simulator.machine.compute import (
     KernelConstants,
     attention_time_s,
     gemm_time_s,
+    has_measured_kernels,
     kernel_constants,
     kernels_of,
     memory_bound_time_s,
@@ -168,6 +169,15 @@ def test_an_accelerator_has_its_own_kernels_where_they_were_measured_and_else_th
 ):
     names = {"gb300": "gb300", "b200-sxm-180gb": "blackwell", "h200-sxm-141gb": "hopper"}
     assert {name: kernels_of(catalog.accelerator(name)) for name in names} == names
+
+
+def test_a_successor_that_nobody_measured_has_the_kernels_of_its_predecessor_and_counts_as_unmeasured() -> (
+    None
+):
+    successor, predecessor = (catalog.accelerator(name) for name in ("vr200", "b200-sxm-180gb"))
+    assert kernels_of(successor) == kernels_of(predecessor) == "blackwell"
+    assert has_measured_kernels(predecessor)
+    assert not has_measured_kernels(successor)
 
 
 @given(m=SIZES, n=SIZES, k=SIZES, family=FAMILIES, dtype=FORMATS, is_gradient=st.booleans())

@@ -82,6 +82,15 @@ class TestClock:
             power_fraction(catalog.accelerator("gb300"), Precision.FP8) == 1.0
         )  # its own kernels were measured
 
+    def test_a_successor_runs_at_the_clock_that_its_power_leaves_the_kernels_of_its_predecessor(self) -> None:
+        chip = catalog.accelerator("vr200")
+        # 2,037 W above idle for 4,000 and 17,500 TFLOP/s, against 860 W of the B200 for 2,250 and 4,500.
+        assert power_fraction(chip, Precision.BF16) == pytest.approx((2037 / 860 * 2250 / 4000) ** 0.5)
+        assert power_fraction(chip, Precision.FP8) == pytest.approx((2037 / 860 * 4500 / 17_500) ** 0.5)
+        known = catalog.accelerator("b200-sxm-180gb")
+        slower, measured = training_constants().sustained([chip, known], [Precision.FP8] * 2)
+        assert slower == pytest.approx(measured * power_fraction(chip, Precision.FP8))
+
     def test_kernels_in_4_bits_that_stay_behind_their_peak_leave_power_for_the_clock(self) -> None:
         chips = [catalog.accelerator(name) for name in ("b200-sxm-180gb", "mi355x")]
         faster = pytest.approx((0.6804 / 0.5513) ** 0.5)
