@@ -365,11 +365,9 @@ class ModelShape(Record):
         """Weights that one token uses in matrix products, as often as it does (`simulator.domain.model_flop`)."""
         return matrix_parameters(self)
 
-    def model_flop_per_token(
-        self, sequence_length: int, *, is_causal: bool = True, documents: Documents | None = None
-    ) -> float:
+    def model_flop_per_token(self, sequence_length: int, *, documents: Documents | None = None) -> float:
         """Floating-point operations that training needs per token, without recomputation (`simulator.domain.model_flop`)."""
-        return flop_per_token(self, sequence_length, is_causal=is_causal, documents=documents)
+        return flop_per_token(self, sequence_length, documents)
 
     def sequence_shape(self, sequence_length: int, documents: Documents | None) -> SequenceShape:
         """Returns the attention pattern of a sequence of this length, or of one packed with documents."""
@@ -385,6 +383,11 @@ class ModelShape(Record):
         return SequenceShape(
             tokens=sequence_length, num_layers=num_layers, window=self.sliding_window, documents=documents
         )
+
+    @property
+    def num_key_heads(self) -> int:
+        """Heads of keys and values that attention sees; latents are made into those of every head."""
+        return self.num_heads if self.latent_attention else self.num_kv_heads
 
     @property
     def attention_dims(self) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simulator.domain.compressed_attention import KINDS, CompressedAttention, Pairs
+from simulator.domain.compressed_attention import CompressedAttention
 from simulator.domain.documents import Documents
 
 if TYPE_CHECKING:
@@ -24,32 +24,29 @@ if TYPE_CHECKING:
     from simulator.domain.workload import Workload
 
 
-def flop_per_token(
-    model: ModelShape, sequence_length: int, *, is_causal: bool, documents: Documents | None
-) -> float:
+def flop_per_token(model: ModelShape, sequence_length: int, documents: Documents | None) -> float:
     """Returns the operations of forward and backward pass for one token, without any recomputation.
 
     Args:
         model: What is trained.
         sequence_length: Tokens of a sequence.
-        is_causal: Whether pairs that the mask hides are left out.
         documents: What is packed into a sequence; `None`: one document.
     """
     if compressed := model.compressed_attention:
-        return 6.0 * model.num_matrix_parameters + _compressed_flop(
-            model, compressed, sequence_length, is_causal=is_causal, documents=documents
-        )
+        of_attention = _compressed_flop(model, compressed, sequence_length, documents)
+        return 6.0 * model.num_matrix_parameters + of_attention
     qk_dim, value_dim = model.attention_dims
-    span = model.sequence_shape(sequence_length, documents).mean_span if is_causal else sequence_length
+    span = model.sequence_shape(sequence_length, documents).mean_span
     num_layers = model.num_layers + model.num_mtp_layers
-    attention = 6.0 * num_layers * model.attention_share * model.num_heads * (qk_dim + value_dim) * span
-    flop = 6.0 * model.num_matrix_parameters + attention * (0.5 if is_causal else 1.0)
+    pairs = span / 2.0  # a token sees those before it
+    attention = 6.0 * num_layers * model.attention_share * model.num_heads * (qk_dim + value_dim) * pairs
+    flop = 6.0 * model.num_matrix_parameters + attention
     if linear := model.linear_attention:
         flop += 3.0 * num_layers * model.linear_share * linear.scan_flop_per_token()
     if indexer := model.indexer:
         visible = model.visible_shape(sequence_length, documents).mean_span
-        pairs = (visible / 2.0 if is_causal else sequence_length) + span
-        flop += num_layers * model.indexer_share * indexer.flop_per_pair() * pairs
+        scored = visible / 2.0 + span
+        flop += num_layers * model.indexer_share * indexer.flop_per_pair() * scored
         flop -= 2.0 * num_layers * model.indexer_matrices
     return flop
 
@@ -71,19 +68,12 @@ def _compressed_flop(
     model: ModelShape,
     compressed: CompressedAttention,
     sequence_length: int,
-    *,
-    is_causal: bool,
     documents: Documents | None,
 ) -> float:
     """Operations of attention to a window and to compressed tokens, beyond those of weights, for one token."""
     num_layers = model.num_layers + model.num_mtp_layers
     chosen, heavy = compressed.compressing_shares(model.num_layers)
-    if is_causal:
-        pairs = compressed.pairs(model.num_layers, sequence_length, documents)
-    else:
-        places = [compressed.num_places(kind, sequence_length) for kind in KINDS]
-        visible = sequence_length / compressed.chosen_ratio
-        pairs = Pairs(places[0], places[1] - places[0], visible, places[2] - places[0])
+    pairs = compressed.pairs(model.num_layers, sequence_length, documents)
     seen = pairs.window + chosen * pairs.chosen + heavy * pairs.heavy
     scored = chosen * (pairs.visible + 2.0 * pairs.chosen)
     flop = num_layers * (

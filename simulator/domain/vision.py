@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from simulator.domain.attention_span import SequenceShape, SlidingWindow
 from simulator.record import Record
 
 TrainedVision = Literal["all", "projectors", "nothing"]
@@ -86,6 +87,14 @@ class VisionEncoder(Record):
             )
         return self
 
+    def windows(self, ratio: int) -> SlidingWindow | None:
+        """Returns the windows of its layers, longer by a ratio; `None` where every layer sees the whole image."""
+        if not self.window_patches:
+            return None
+        return SlidingWindow(
+            window_tokens=ratio * self.window_patches, full_every=self.full_every, is_chunked=True
+        )
+
     @property
     def num_ffn_matrices(self) -> int:
         """Matrices of a feed-forward block: 3 with a gate, 2 without."""
@@ -100,6 +109,12 @@ class VisionEncoder(Record):
     def layer_matrix_parameters(self) -> int:
         """Weights of the products of a layer."""
         return self.hidden_size * (4 * self.head_width + self.num_ffn_matrices * self.ffn_hidden_size)
+
+    def largest_product(self, language_size: int) -> int:
+        """Returns the weights of the largest product of a layer or a projector."""
+        widest = max(3 * self.head_width, (self.num_ffn_matrices - 1) * self.ffn_hidden_size)
+        projected = max(inner * outer for inner, outer in self.projections(language_size))
+        return max(self.hidden_size * widest, projected)
 
     @property
     def layer_parameters(self) -> int:
@@ -148,9 +163,8 @@ class VisionEncoder(Record):
             patches_per_image: Patches of an image.
             trained: What is trained.
         """
-        windows = min(self.window_patches or patches_per_image, patches_per_image)
-        num_full = self.num_layers // self.full_every if self.full_every else 0
-        seen = num_full * patches_per_image + (self.num_layers - num_full) * windows
+        attended = SequenceShape(tokens=patches_per_image, num_layers=self.num_layers, window=self.windows(1))
+        seen = self.num_layers * attended.mean_span
         of_patches = 2.0 * self.patches_per_token * self.patch_values * self.hidden_size
         of_layers = self.patches_per_token * (
             2.0 * self.num_layers * self.layer_matrix_parameters + 4.0 * self.head_width * seen

@@ -67,9 +67,9 @@ def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
     model, t = rank.workload.model, rank.plans.tensor_parallel
     norms, residuals = NORM_BYTES * model.num_layer_norms, RESIDUAL_BYTES * num_residual_sums(model)
     hidden = (norms + residuals) * model.hidden_size
-    heads = model.num_heads + model.num_kv_heads
-    rotary = (ROTARY_BYTES + (NORM_BYTES if model.qk_norm else 0.0)) * model.head_dim * heads
-    copied = 2.0 * ACTIVATION_BYTES * model.head_dim * heads if _copies_heads(rank) else 0.0
+    values = model.attention_dims[0] * (model.num_heads + model.num_key_heads)
+    rotary = (ROTARY_BYTES + (NORM_BYTES if model.qk_norm else 0.0)) * values
+    copied = 2.0 * ACTIVATION_BYTES * values if _copies_heads(rank) else 0.0
     gate = GATED_ACTIVATION_BYTES * model.gate_width
     split = model.attention_share * (rotary + copied + gate) + GATED_ACTIVATION_BYTES * activated
     return np.asarray(rank.split_tokens * hidden + rank.tokens * split / t)
@@ -77,4 +77,4 @@ def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
 
 def _copies_heads(rank: Rank) -> bool:
     workload = rank.workload
-    return workload.copies_shared_heads and workload.model.num_kv_heads < workload.model.num_heads
+    return workload.copies_shared_heads and workload.model.num_key_heads < workload.model.num_heads

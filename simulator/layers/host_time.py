@@ -10,6 +10,7 @@ import numpy as np
 
 from simulator.domain.lora import AdaptedProduct
 from simulator.domain.plan import Recompute
+from simulator.layers.attention_costs import attention_products, products_of_heads
 from simulator.layers.compressed_costs import num_compressed_kernels, projections
 from simulator.layers.connection_costs import num_connection_kernels
 from simulator.layers.eager_operators import (
@@ -124,17 +125,17 @@ def num_kernels_again(rank: Rank) -> Floats:
 
 
 def _num_products(rank: Rank) -> float:
-    """Returns the matrix products of one layer forward, mean over the layers of a hybrid."""
+    """Returns the launches of matrix products in one layer forward, mean over the layers of a hybrid."""
     number, of_attention = NUM_PRODUCTS, NUM_PRODUCTS_OF_ATTENTION
     if is_counted(rank):
         number, of_attention = NUM_SEPARATE_PRODUCTS, NUM_SEPARATE_OF_ATTENTION
-    model = rank.workload.model
+    model, of_block = rank.workload.model, number - of_attention
     if model.compressed_attention:  # and that of groups of heads
-        return number - of_attention + len(projections(rank)) + 1.0
-    if model.linear_attention is None:
-        return number
-    of_linear = model.linear_share * len(linear_products(rank))
-    return number - of_attention + model.attention_share * of_attention + of_linear
+        return of_block + len(projections(rank)) + 1.0
+    if model.latent_attention:
+        of_attention = float(len(attention_products(rank)) + len(products_of_heads(rank)))
+    of_linear = model.linear_share * len(linear_products(rank)) if model.linear_attention else 0.0
+    return of_block + model.attention_share * of_attention + of_linear
 
 
 def _num_forward_launches(rank: Rank) -> Floats:

@@ -189,11 +189,12 @@ def _num_head_sums(rank: Rank, *, is_expert: bool) -> int:
 
 
 def _head_shares(rank: Rank, product: Product, number: int) -> list[Floats | float]:
-    """Shares of queries, keys and values in their product where each has a sum of its own; else the whole."""
+    """Shares of queries with their gate, keys and values in their product where each has a sum of its own; else the whole."""
     if number == 1:
         return [1.0]
     model, (_, columns, _) = rank.workload.model, product
-    queries = model.attention_dims[0] * model.num_heads / rank.plans.tensor_parallel / columns
+    width = model.attention_dims[0] * model.num_heads + model.gate_width
+    queries = width / rank.plans.tensor_parallel / columns
     return [queries, *2 * [(1.0 - queries) / 2.0]]
 
 

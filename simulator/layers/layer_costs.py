@@ -315,7 +315,9 @@ def _more_launches(rank: Rank) -> Directions:
     casts = NUM_CASTS * num_cast_calls(rank.workload, plans, num_local)
     forward, backward = sorting_kernels(rank)
     biases = bias_launches(rank, num_local) if are_apart(rank) else (0.0, 0.0)
-    return forward + casts + products + biases[0], backward + casts + BACKWARD_RATIO * products + biases[1]
+    # Frozen weights have no gradients of their own.
+    back = (BACKWARD_RATIO - bool(rank.workload.lora)) * products
+    return forward + casts + products + biases[0], backward + casts + back + biases[1]
 
 
 def _routed_experts(rank: Rank, tokens: Floats, width: Floats, num_local: Floats) -> Directions:

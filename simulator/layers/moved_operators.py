@@ -198,7 +198,7 @@ def _head_values(rank: Rank) -> Floats:
     model = rank.workload.model
     if compressed := model.compressed_attention:
         return rank.tokens * compressed.rope_head_dim * (2.0 * model.num_heads + 1.0)
-    values = model.attention_share * model.head_dim * (model.num_heads + model.num_kv_heads)
+    values = model.attention_share * model.attention_dims[0] * (model.num_heads + model.num_key_heads)
     return rank.tokens * values / rank.plans.tensor_parallel
 
 

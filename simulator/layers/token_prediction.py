@@ -34,7 +34,7 @@ import numpy as np
 from simulator.layers.host_time import BACKWARD_RATIO
 from simulator.layers.input_gradients import Entered, beside_products_s, entered_by, gathered_again_s
 from simulator.layers.layer_costs import dense_layer, expert_layer
-from simulator.layers.model_ends import look_up_of_module
+from simulator.layers.model_ends import embedding_collectives_s, look_up_of_module
 from simulator.layers.moved_operators import norm_backward_bytes, norm_bytes
 from simulator.layers.part_times import PartTimes
 from simulator.layers.weight_gradients import (
@@ -52,7 +52,7 @@ from simulator.memory.predicted_tokens import (
     repeats_projection,
 )
 from simulator.table import Floats, total
-from simulator.traffic.layer_collectives import Directions, leaving_s
+from simulator.traffic.layer_collectives import Directions
 
 NUM_NORMS = 3.0
 """Norms of a module in addition to its layer's: of the embedding, of the incoming hidden state, and of the output."""
@@ -116,8 +116,8 @@ def projection_weight_gradients_s(rank: Rank) -> Floats:
 def projection_traffic_s(rank: Rank) -> Directions:
     """Returns the collectives of look-up and projection, forward and backward; recomputation included, `(n,)`."""
     comm_s, again = projection_collectives_s(rank), repeats_projection(rank.workload, rank.plans)
-    leaving, gathered_s = leaving_s(rank), gathered_again_s(rank, [entered_in_projection(rank)])
-    return leaving[0] + comm_s[0], leaving[1] + comm_s[1] + gathered_s + again * comm_s[0]
+    found, gathered_s = embedding_collectives_s(rank), gathered_again_s(rank, [entered_in_projection(rank)])
+    return found[0] + comm_s[0], found[1] + comm_s[1] + gathered_s + again * comm_s[0]
 
 
 def projection_collectives_s(rank: Rank) -> Directions:

@@ -15,7 +15,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from simulator.domain.attention_span import SlidingWindow
 from simulator.domain.hardware import Precision
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import PlanTable, Recompute
@@ -27,13 +26,6 @@ from simulator.table import Floats
 
 def encoder_shape(vision: VisionEncoder) -> ModelShape:
     """Returns the layers of a vision encoder as those of a transformer; biases and what is at its ends are left out."""
-    window = None
-    if vision.window_patches:
-        window = SlidingWindow(
-            window_tokens=SEEN_FROM_BOTH_SIDES * vision.window_patches,
-            full_every=vision.full_every,
-            is_chunked=True,
-        )
     return ModelShape(
         name="vision encoder",
         num_layers=vision.num_layers,
@@ -44,7 +36,7 @@ def encoder_shape(vision: VisionEncoder) -> ModelShape:
         ffn_hidden_size=vision.ffn_hidden_size,
         is_gated=vision.is_gated,
         vocabulary_size=1,
-        sliding_window=window,
+        sliding_window=vision.windows(SEEN_FROM_BOTH_SIDES),
     )
 
 

@@ -45,8 +45,8 @@ def separate_width(workload: Workload, plans: PlanTable) -> Floats:
     residual = (
         copies * model.num_layer_norms - ACTIVATION_BYTES * model.num_blocks_in_turn
     ) * model.hidden_size
-    heads = (model.num_heads + model.num_kv_heads) * model.head_dim if model.qk_norm else 0
-    added = (copies - ACTIVATION_BYTES) * model.attention_share * heads
+    values = model.attention_dims[0] * (model.num_heads + model.num_key_heads) if model.qk_norm else 0
+    added = (copies - ACTIVATION_BYTES) * model.attention_share * values
     return np.asarray(residual / sequence_split(workload, plans) + added / plans.tensor_parallel)
 
 

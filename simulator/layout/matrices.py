@@ -190,9 +190,13 @@ def routed_matrices(model: ModelShape) -> tuple[Matrix, ...]:
 
 
 def module_matrices(model: ModelShape) -> tuple[Matrix, ...]:
-    """Returns the matrices of a module of multi-token prediction beside those of its layer."""
-    h = float(model.hidden_size)
-    return (Matrix(pieces=(h,), columns=2.0 * h, split=Split.ROWS),) if model.num_mtp_layers else ()
+    """Returns the matrices of a module of multi-token prediction beside those of its layer.
+
+    With hyper-connections embedding and streams have a product each (`simulator.layers.token_prediction`).
+    """
+    h, number = float(model.hidden_size), 2 if model.hyper_connections else 1
+    projection = Matrix(pieces=(h,), columns=2.0 * h / number, split=Split.ROWS)
+    return number * (projection,) if model.num_mtp_layers else ()
 
 
 def _block(model: ModelShape, width: float, input_size: float) -> tuple[Matrix, Matrix]:

@@ -194,16 +194,15 @@ def attention_time_s(
     head_dim: Numbers,
     bf16_flop_per_s: Numbers,
     constants: KernelConstants,
-    causal: Flags = True,
     backward: Flags = False,
     num_ramps: Numbers = 1.0,
     num_kernels: Numbers = 1.0,
 ) -> Floats:
     """Returns seconds `(n,)` of one flash-attention pass, in bf16 whatever the products around it use.
 
-    flop = 4 tokens s a d, half of it when causal, 2.5 times as much backward; the speed saturates in the sequence length
-    (later backward), in the head dimension and in the number of query rows (earlier backward). Fitted on causal prefill of
-    1,024 to 16,384 tokens; sliding windows are not covered.
+    flop = 2 tokens s a d, as a token sees half a sequence on average, 2.5 times as much backward; the speed saturates in the
+    sequence length (later backward), in the head dimension and in the number of query rows (earlier backward). Fitted on causal
+    prefill of 1,024 to 16,384 tokens; sliding windows are not covered.
 
     Args:
         tokens: Query tokens on this accelerator, over all sequences.
@@ -212,12 +211,11 @@ def attention_time_s(
         head_dim: Width of one head.
         bf16_flop_per_s: Dense bf16 peak.
         constants: Constants of the family; their attention columns are the same for every number format.
-        causal: Whether a token sees only those before it.
         backward: Whether to price the backward pass instead of the forward one.
         num_ramps: Times that kernels begin with each query.
         num_kernels: Kernels that share out the work, as the steps of a ring do.
     """
-    flop = 4.0 * tokens * sequence_length * num_heads * head_dim * np.where(causal, 0.5, 1.0)
+    flop = 4.0 * tokens * sequence_length * num_heads * head_dim / 2.0
     flop = flop * np.where(backward, FLASH_BACKWARD_FLOP_RATIO, 1.0)
     more_tokens = np.where(backward, constants.attention_backward_ramp_tokens, 0.0)
     ramp_tokens = constants.attention_ramp_tokens + more_tokens

@@ -318,7 +318,8 @@ def _kept_instead(workload: Workload, plans: PlanTable, *, is_expert: bool) -> F
     instead = np.zeros(len(plans))
     if mla and mla.indexer is None and "mla_up_proj" in modules:
         instead = instead + workload.model.attention_share * ACTIVATION_BYTES * mla.rope_head_dim
-    if is_expert and "moe" in modules and "layernorm" not in modules:
+    # Norms that are computed again, by themselves or with hyper-connections, are freed there.
+    if is_expert and "moe" in modules and not {"layernorm", "mhc"} & set(modules):
         width = ACTIVATION_BYTES * workload.model.hidden_size / sequence_split(workload, plans)
         instead = instead + width - norm_width(workload, plans, AdaptedProduct.FC1, is_expert=is_expert)
     return instead

@@ -20,7 +20,7 @@ def selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> 
     """
     model, experts = workload.model, workload.model.experts
     qk_dim, value_dim = model.attention_dims
-    attention: float = model.num_heads * (qk_dim + value_dim) + model.num_kv_heads * value_dim
+    attention: float = model.num_heads * (qk_dim + value_dim) + model.num_key_heads * value_dim
     if linear := model.linear_attention:
         attention = model.attention_share * attention + model.linear_share * linear.entering_width
     output = model.hidden_size if model.is_gated else 0

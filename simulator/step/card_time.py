@@ -25,6 +25,7 @@ from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
 from simulator.layers.encoder_costs import encoder_rank, encoder_share, projector_collectives_s
 from simulator.layers.input_gradients import entered_in_layer, entered_in_output, gathered_again_s
+from simulator.layers.model_ends import embedding_collectives_s
 from simulator.layers.recomputed_modules import repeats_block, repeats_core, repeats_exchange
 from simulator.layers.token_prediction import projection_traffic_s
 from simulator.layout.expert_ranks import expert_ranks
@@ -36,11 +37,11 @@ from simulator.table import Booleans, Floats, Integers, total
 from simulator.traffic.adapter_exchange import adapter_exchange_s
 from simulator.traffic.context_exchange import context_exchange_s
 from simulator.traffic.expert_exchange import exchange_alone_s
+from simulator.traffic.latent_exchange import indexer_exchange_s
 from simulator.traffic.layer_collectives import (
     Directions,
     entering_s,
     layer_s,
-    leaving_s,
     repeated_s,
 )
 from simulator.traffic.linear_exchange import layer_exchange_s
@@ -72,7 +73,7 @@ def part_traffic_s(rank: Rank, kind: Part) -> Directions:
     if kind in VISION:
         return _vision_traffic_s(rank, kind)
     if kind is Part.EMBEDDING:
-        return leaving_s(rank)
+        return embedding_collectives_s(rank)
     if kind is Part.OUTPUT:
         number, (forward_s, backward_s) = rank.workload.model.num_predicted_tokens, entering_s(rank)
         return number * forward_s, number * (backward_s + gathered_again_s(rank, [entered_in_output(rank)]))
@@ -108,15 +109,17 @@ def _layer_traffic_s(rank: Rank, *, is_expert: bool) -> Directions:
     adapters_s = adapter_exchange_s(rank, tuple(AdaptedProduct))
     attention_s = context_exchange_s(rank, (none_s, none_s))
     context_s = layer_exchange_s(rank, attention_s)
+    indexer_s = indexer_exchange_s(rank)
     expert_s = exchange_alone_s(rank) if is_expert else (none_s, none_s)
     forward_s, backward_s = (
-        total(traffic) for traffic in zip(tensor_s, adapters_s, context_s, expert_s, strict=True)
+        total(traffic) for traffic in zip(tensor_s, adapters_s, context_s, indexer_s, expert_s, strict=True)
     )
     backward_s = backward_s + gathered_again_s(rank, entered_in_layer(rank, is_expert=is_expert))
     is_full = rank.plans.recompute == Recompute.FULL.code
     block_s = repeated_s(rank) + adapter_exchange_s(rank, FEED_FORWARD_PRODUCTS)[0]
     again_s = is_full * forward_s + repeats_block(rank, is_expert=is_expert) * block_s
-    again_s = again_s + repeats_core(rank) * (rank.workload.model.attention_share * attention_s[0])
+    core_s = rank.workload.model.attention_share * attention_s[0] + indexer_s[0]
+    again_s = again_s + repeats_core(rank) * core_s
     if is_expert:
         again_s = again_s + repeats_exchange(rank) * expert_s[0]
     return forward_s, backward_s + again_s

@@ -59,7 +59,7 @@ class TestEstimates:
             "`capplan catalog accelerators vr200` says from what; give your own figures where you have better ones."
         )
 
-    @pytest.mark.parametrize("name", ["h100-sxm5-80gb", "b200-sxm-180gb", "gb300", "mi355x", "gaudi3"])
+    @pytest.mark.parametrize("name", ["h100-sxm5-80gb", "b200-sxm-180gb", "gb300", "mi355x", "mi300x"])
     def test_published_figures_are_not_told(self, name: str) -> None:
         assert hardware_notes([offer_of(name)]) == ()
 

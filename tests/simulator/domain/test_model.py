@@ -78,7 +78,8 @@ def test_flop_with_full_recomputation_follow_megatrons_formula(layers: int, hidd
     # arXiv 2104.04473, equation 3: F = 96 B s l h^2 (1 + s/(6 h) + V/(16 l h)); layers run forward twice.
     published = 96 * layers * hidden**2 * (1 + s / (6 * hidden) + v / (16 * layers * hidden))
     logits = 6 * hidden * v
-    layer_flop = model.model_flop_per_token(s, is_causal=False) - logits
+    hidden_by_mask = 6 * layers * hidden * s  # which the formula counts
+    layer_flop = model.model_flop_per_token(s) + hidden_by_mask - logits
     assert layer_flop * 4 / 3 + logits == pytest.approx(published, rel=1e-12)
 
 
@@ -88,10 +89,9 @@ def test_llama_3_needs_the_published_flop() -> None:
     assert flop == pytest.approx(3.8e25, rel=0.05)
 
 
-def test_causal_masking_halves_attention_only() -> None:
-    model = gpt()
-    full, causal = (model.model_flop_per_token(4096, is_causal=is_causal) for is_causal in (False, True))
-    assert full - causal == 6 * 24 * 2048 * 4096  # half of 12 L h s
+def test_attention_to_the_tokens_before_grows_with_the_sequence() -> None:
+    short, long = (gpt().model_flop_per_token(tokens) for tokens in (4096, 8192))
+    assert long - short == 6 * 24 * 2048 * 4096  # 12 L h for each token seen, half of a sequence in the mean
 
 
 def test_a_tied_output_layer_computes_as_much_as_one_with_weights_of_its_own() -> None:

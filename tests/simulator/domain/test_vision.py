@@ -110,6 +110,13 @@ class TestFlop:
         less = on_images().model_flop_per_token - on_images(windowed).model_flop_per_token
         assert less == pytest.approx(self.SHARE * 3.0 * 4 * 4.0 * H * 4 * (576 - 64))
 
+    def test_the_last_window_of_an_image_has_what_is_left(self) -> None:
+        """576 patches are five windows of 100 and one of 76."""
+        windowed = changed(TOWER, window_patches=100, full_every=3)
+        less = on_images().model_flop_per_token - on_images(windowed).model_flop_per_token
+        seen = (5 * 100**2 + 76**2) / 576
+        assert less == pytest.approx(self.SHARE * 3.0 * 4 * 4.0 * H * 4 * (576 - seen))
+
 
 class TestRules:
     def valid(self, **changes: object) -> Workload:

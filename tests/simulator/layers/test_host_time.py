@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from simulator import catalog
+from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload
 from simulator.layers.host_time import NO_MORE, host_waits_s
+from simulator.layers.layer_costs import dense_layer, expert_layer
 from tests.simulator.builders import changed, gpt, plan_of, rank_of, training
+from tests.simulator.sparse import DENSE, LATENTS
 
 EAGER = changed(training(gpt()), kernel_launch="eager")
 FORWARD = 12 + 4 + 1
@@ -77,3 +81,39 @@ def test_blocks_side_by_side_share_a_collective() -> None:
     # GPT-J's attention and feed-forward block have one input, and their outputs are summed together.
     parallel = launches(with_model(parallel_block="one_norm"), plan_of(tensor=2))
     assert parallel[0] - launches(with_model(parallel_block="one_norm"), plan_of())[0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("latents", "number"),
+    [
+        # Down to and up from a latent of queries, the same of keys and values, out of attention: five instead of two.
+        ({}, 3),
+        ({"query_rank": 0}, 2),
+    ],
+)
+def test_each_product_of_latent_attention_is_launched(latents: dict[str, int], number: int) -> None:
+    latent = changed(DENSE, latent_attention=changed(LATENTS, **latents))
+    plain = changed(DENSE, latent_attention=None)
+    ours, theirs = (launches(changed(EAGER, model=model), plan_of()) for model in (latent, plain))
+    assert np.subtract(ours, theirs) == pytest.approx([number, 2 * number])
+
+
+@pytest.mark.parametrize(("products", "number"), [("grouped", 1), ("separate", 3)])
+def test_frozen_experts_have_no_launches_for_gradients_of_their_weights(products: str, number: int) -> None:
+    lora = Lora(rank=8, targets=ATTENTION_PRODUCTS)
+    trained = changed(training("mixtral-8x7b"), kernel_launch="blocking-2022", expert_products=products)
+    # Two experts on a rank: the router's product, and two for each expert but one.
+    plan, waits = plan_of(data=4, expert=4), []
+    for workload in (trained, changed(trained, model=catalog.model("mistral-7b"))):
+        own = plan if workload is trained else plan_of(data=4)
+        layer = expert_layer if workload is trained else dense_layer
+        for adapters in (None, lora):
+            kinds = (
+                changed(workload, lora=adapters, kernel_launch=way) for way in ("blocking-2022", "graph")
+            )
+            waiting, never = (layer(rank_of(each, own)) for each in kinds)
+            waits.append(waiting.backward_compute_s - never.backward_compute_s)
+    experts, frozen_experts, dense, frozen_dense = waits
+    launch_s = rank_of(trained, plan).training.blocking_launch_s
+    fewer = (experts - dense) - (frozen_experts - frozen_dense)
+    assert fewer == pytest.approx(number * launch_s)

@@ -324,9 +324,9 @@ class TestIndexer:
         for model in (SMALL, DENSE):
             rank = rank_of(changed(workload_of(model), kernel_launch="eager"), plan_of())
             waits.append(host_waits_s(rank, none_s, none_s))
-        launch_s = rank.training.launch_s
-        assert waits[0][0] - waits[1][0] == pytest.approx(launch_s * NUM_FORWARD_KERNELS)
-        more = launch_s * (NUM_BACKWARD_KERNELS + NUM_LOSS_KERNELS)
+        launch_s, of_heads = rank.training.launch_s, 1  # two products of each head for one to keys and values
+        assert waits[0][0] - waits[1][0] == pytest.approx(launch_s * (NUM_FORWARD_KERNELS + of_heads))
+        more = launch_s * (NUM_BACKWARD_KERNELS + NUM_LOSS_KERNELS + 2 * of_heads)
         assert waits[0][1] - waits[1][1] == pytest.approx(more)
 
     def test_other_models_have_none(self) -> None:

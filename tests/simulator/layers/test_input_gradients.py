@@ -13,6 +13,7 @@ from simulator.domain.lora import Lora
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan, Schedule
 from simulator.domain.workload import Workload
+from simulator.layers.input_gradients import entered_in_layer
 from simulator.layers.layer_costs import dense_layer, expert_layer
 from simulator.layers.model_ends import output_layer
 from simulator.layers.part_times import PartTimes
@@ -21,7 +22,7 @@ from simulator.machine.network import Group, all_gather_s, all_reduce_s, reduce_
 from simulator.step.model_parts import part_times
 from simulator.table import Floats
 from simulator.traffic.layer_collectives import CORE_SHARE
-from tests.simulator.builders import changed, job_of, plan_of, rank_of, training
+from tests.simulator.builders import changed, gpt, job_of, plan_of, rank_of, training
 
 TOKENS, HIDDEN = 4096.0, 4096.0
 """Of Llama 3.1 8B with one sequence of 4,096 tokens; it has 32 heads and 8 for keys and values of 128, and f = 14,336."""
@@ -290,3 +291,11 @@ def test_no_part_is_negative_and_operators_keep_their_time_with_sums_beside_them
         own = [each for each in works_of(passes.backward) if not each.label.startswith(LENT)]
         compute_s = float(times.backward_compute_s[0])
         assert sum(each.duration_s for each in own) == pytest.approx(compute_s, rel=1e-9)
+
+
+def test_a_gate_of_attention_is_made_with_the_queries() -> None:
+    # Heads of 128, 16 for queries, 16 for their gates, 16 each for keys and values.
+    gated = changed(gpt(), has_output_gate=True)
+    workload = changed(training(gated), separate_first_products="all")
+    entered = entered_in_layer(rank_of(workload, plan_of(tensor=2)), is_expert=False)
+    assert [float(np.squeeze(each.factor)) for each in entered[:3]] == pytest.approx([0.5, 0.25, 0.25])

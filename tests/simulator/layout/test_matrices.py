@@ -6,6 +6,7 @@ import pytest
 
 from simulator import catalog
 from simulator.catalog.files import model_document
+from simulator.domain.hyper_connections import HyperConnections
 from simulator.domain.model import ModelShape
 from simulator.layout.matrices import (
     Split,
@@ -162,3 +163,11 @@ def test_vectors_of_attention_to_compressed_tokens() -> None:
 def test_experts_with_biases_have_two_vectors_each() -> None:
     assert num_expert_vectors(catalog.model("gpt-oss-120b")) == 2 * 128
     assert num_expert_vectors(catalog.model("mixtral-8x7b")) == num_expert_vectors(gpt()) == 0
+
+
+def test_a_module_with_hyper_connections_has_two_projections() -> None:
+    streams = HyperConnections(num_streams=4, sinkhorn_iterations=20)
+    model = changed(gpt(), num_mtp_layers=1, hyper_connections=streams)
+    embedded, hidden = module_matrices(model)
+    assert embedded == hidden
+    assert (embedded.rows, embedded.columns, embedded.split) == (2048.0, 2048.0, Split.ROWS)

@@ -11,7 +11,8 @@ from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
 from simulator.memory.activations import Activations, activations_of_layers
 from simulator.memory.layer_widths import gradient_widths
-from tests.simulator.builders import gpt, plan_of, table_of, training
+from tests.simulator.builders import changed, gpt, plan_of, table_of, training
+from tests.simulator.compressed import FLASH
 
 
 def activations_of(workload: Workload, plan: Plan) -> Activations:
@@ -316,3 +317,16 @@ class TestActivations:
         ):
             less = activations_of(workload, plan).kept_bytes - activations_of(freeing, plan).kept_bytes
             assert less == pytest.approx(num_freed * num_held * 2 * S * H)
+
+
+@pytest.mark.parametrize("recipe", ["delayed", "tensorwise", "mxfp8"])
+def test_norms_in_front_of_recomputed_experts_are_freed_once(recipe: str) -> None:
+    plan = plan_of(data=8, expert=8, recompute=Recompute.SELECTIVE, precision=Precision.FP8)
+    # Hyper-connections that are computed again take norms with them, so that naming these says no more.
+    with_norms, alone = (
+        activations_of(
+            changed(training(FLASH), fp8_recipe=recipe, recompute_modules=modules), plan
+        ).kept_bytes
+        for modules in (("moe", "mhc", "layernorm"), ("moe", "mhc"))
+    )
+    assert alone == pytest.approx(with_norms)

@@ -169,6 +169,37 @@ class TestUnits:
         alone = rank_of(shared, plan_of(tensor=4, data=2))
         assert whole_gradient_s(alone, chunks, StepWeights.of(shared, alone.plans, chunks).trained) == 0.0
 
+    @pytest.mark.parametrize("zero", [1, 3])
+    def test_a_frozen_encoder_has_no_gradients_at_work(self, zero: int) -> None:
+        large, plan = (
+            changed(TOWER, hidden_size=4096, ffn_hidden_size=16_384, projector_sizes=(16_384, 8)),
+            plan_of(data=8, zero=zero),
+        )
+        unit, layer = large.layer_parameters, LANGUAGE.dense_layer_parameters
+        assert unit > layer
+        trained, frozen = (weights_of(on_images(large, images), plan) for images in (IMAGES, FROZEN))
+        # In 16 bits; ZeRO-3 reduces them as well, in the format of the wire.
+        assert trained - frozen == pytest.approx(
+            (2.0 + (zero == 3) * on_images().wire_bytes) * (unit - layer)
+        )
+
+    def test_a_stage_that_has_the_encoder_alone_gathers_its_layers(self) -> None:
+        counted = changed(TOWER, counts_as_layers=8)
+        workload = on_images(counted, stage_layers="balanced", weight_prefetch="none")
+        plan = plan_of(pipeline=4, data=8, zero=3)
+        plans = table_of(plan)
+        chunks = split_layers(workload.model, plans, workload.stage_layers)
+        stage = StageContent.of(workload, plans, chunks, np.array([0]))
+        assert stage.dense_layers[0] == 0
+        unit = max(counted.layer_parameters, counted.projector_parameters(2048))
+        gathered = float(weights_at_work(workload, plans, stage)[0])
+        assert gathered == pytest.approx((2.0 + 2.0 + workload.wire_bytes) * unit)
+
+    def test_the_largest_product_may_be_one_of_the_encoder(self) -> None:
+        wide = changed(TOWER, projector_sizes=(4096, 200_000))
+        workload = on_images(wide, most_gathered_weights=0.0)
+        assert weights_of(workload, plan_of(data=8, zero=3)) == 2 * 2 * 4096 * 200_000
+
 
 def weights_of(workload: Workload, plan: Plan) -> float:
     plans = table_of(plan)

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simulator import catalog
 from simulator.domain.lora import Lora
+from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
 from simulator.layout.stage_content import StageContent
 from simulator.memory.weights_at_work import weights_at_work
 from tests.simulator.builders import changed, gpt, plan_of, table_of, training
+from tests.simulator.sparse import DENSE, LATENTS
 
 SMALL = training(gpt(vocabulary_size=8), global_batch_size=8)
 LAYER = 2048 * (4 * 2048 + 2 * 4 * 2048 + 2)
@@ -96,3 +99,31 @@ def test_a_rank_that_alone_has_its_experts_gathers_none_of_them() -> None:
     assert at_work(workload, plan_of(data=8, expert=8, zero=3)) == pytest.approx(
         2 * (others + output) + gradients
     )
+
+
+def largest_product(model: ModelShape, plan: Plan, **choices: object) -> float:
+    """Weights of the largest product of a rank of the last stage, which are gathered, and whose gradient is there."""
+    workload = changed(training(model, global_batch_size=8), most_gathered_weights=0.0, **choices)
+    return at_work(workload, plan) / (2 * 2)
+
+
+def test_the_largest_product_of_latent_attention_is_one_of_its_own() -> None:
+    model = changed(
+        DENSE, ffn_hidden_size=8, vocabulary_size=8, latent_attention=changed(LATENTS, key_value_rank=1024)
+    )
+    # From the latent to keys without positions and values of all heads; queries have 768 x 16 heads of 192.
+    assert largest_product(model, plan_of(data=8, zero=3)) == 1024 * 16 * (128 + 128)
+
+
+@pytest.mark.parametrize(("parts", "split"), [(1, 1), (8, 8)])
+def test_experts_are_split_by_their_own_ranks_alone(parts: int, split: int) -> None:
+    model = changed(catalog.model("mixtral-8x7b"), vocabulary_size=8)
+    largest = largest_product(model, plan_of(tensor=8, data=8, zero=3), expert_tensor_parallel=parts)
+    assert largest == 2 * 4096 * 14_336 / split
+
+
+def test_experts_that_read_a_latent_have_products_of_its_width() -> None:
+    model = catalog.model("mixtral-8x7b")
+    assert model.experts is not None
+    narrow = changed(model, vocabulary_size=8, experts=changed(model.experts, latent_size=1024))
+    assert largest_product(narrow, plan_of(data=8, zero=3)) == 2 * 1024 * 14_336

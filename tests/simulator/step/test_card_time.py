@@ -12,11 +12,19 @@ from hypothesis import strategies as st
 from simulator.domain.lora import ATTENTION_PRODUCTS, AdaptedProduct, Lora
 from simulator.domain.plan import Plan, Recompute, Schedule
 from simulator.domain.workload import Workload
+from simulator.layers.layer_costs import dense_layer
+from simulator.layers.token_prediction import projection_traffic_s
 from simulator.layout.chunks import split_layers
 from simulator.machine.network import scale_up_rate
 from simulator.pipeline.kernel import streamed_end_s
 from simulator.replicas.replica_sync import ReplicaTraffic
-from simulator.step.card_time import beside_own_traffic_s, parts_card_s, uses_cards, with_last_send_s
+from simulator.step.card_time import (
+    beside_own_traffic_s,
+    part_traffic_s,
+    parts_card_s,
+    uses_cards,
+    with_last_send_s,
+)
 from simulator.step.model_parts import ModelParts
 from simulator.step.parts import Part
 from simulator.step.shard_passes import shards_s
@@ -24,6 +32,8 @@ from simulator.step.step import StepParts, step_parts
 from simulator.traffic.layer_collectives import CORE_SHARE
 from simulator.traffic.stage_sends import send_card_s, send_s
 from tests.simulator.builders import changed, gpt, plan_of, rank_of, step_of, training
+from tests.simulator.sparse import DENSE as LATENT
+from tests.simulator.sparse import SMALL as SPARSE
 
 CARD_BYTES_PER_S = 50e9 * 0.96
 """The node's share of one H100 at 400 Gbit/s, times what rings through InfiniBand reach (aliyun/SimAI, nic_ratio.csv)."""
@@ -281,3 +291,26 @@ def test_parts_of_one_set_of_experts_on_two_nodes_use_their_cards() -> None:
     assert uses_cards(rank_of(workload, plans[0]))
     alone, beside = (step_s(workload, *each) for each in (plans[:1], plans))
     assert alone == beside
+
+
+@pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL])
+def test_what_computation_hides_and_shows_of_a_layer_is_at_least_what_it_shows(recompute: Recompute) -> None:
+    for model in (SPARSE, LATENT):
+        rank = rank_of(training(model), plan_of(tensor=8, recompute=recompute))
+        layer = dense_layer(rank)
+        whole_s = part_traffic_s(rank, Part.DENSE)
+        assert layer.forward_tensor_comm_s <= whole_s[0] * (1.0 + 1e-12)
+        assert layer.backward_tensor_comm_s <= whole_s[1] * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("module", [0, 1])
+def test_a_frozen_embedding_sends_nothing_backward(module: int) -> None:
+    model = changed(gpt(), num_mtp_layers=module)
+    trained, frozen = (
+        rank_of(changed(training(model), lora=lora), plan_of(tensor=8)) for lora in (None, Lora(rank=8))
+    )
+    assert part_traffic_s(trained, Part.EMBEDDING)[1] > 0.0
+    assert part_traffic_s(frozen, Part.EMBEDDING)[1] == 0.0
+    if module:
+        less = projection_traffic_s(trained)[1] - projection_traffic_s(frozen)[1]
+        assert less >= part_traffic_s(trained, Part.EMBEDDING)[1]

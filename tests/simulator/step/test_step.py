@@ -23,7 +23,9 @@ from tests.simulator.builders import (
     changed,
     gpt,
     job_of,
+    memory_of,
     plan_of,
+    step_of,
     table_of,
     training,
     with_fabric_rate,
@@ -374,3 +376,13 @@ def test_parts_sum_to_the_step_of_any_layout(
     assert sum(getattr(steps, part)[0] for part in STEP_PARTS) == pytest.approx(
         steps.step_time_s[0], rel=1e-9
     )
+
+
+def test_latent_attention_has_heads_of_its_own_whatever_else_a_shape_says_of_them() -> None:
+    model, plan = catalog.model("deepseek-v3"), plan_of(tensor=4, pipeline=8, expert=16, data=16)
+    figures = []
+    for head_dim, num_kv_heads in ((192, 128), (56, 128), (1, 1)):
+        workload = training(changed(model, head_dim=head_dim, num_kv_heads=num_kv_heads))
+        memory = memory_of(workload, plan)
+        figures.append((float(step_of(workload, plan).step_time_s[0]), float(memory.peak_bytes[0])))
+    assert figures[1:] == figures[:1] * 2
