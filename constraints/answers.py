@@ -18,6 +18,7 @@ from constraints.limits import set_limits
 from constraints.space import Space, pruned_space
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, PlanTable
+from simulator.run.interval import longest_interval_s
 from simulator.table import Booleans, Floats, Integers
 
 CAP_STEP = 0.05
@@ -123,11 +124,11 @@ def with_fewer_spares(plans: PlanTable) -> PlanTable:
 def with_other_intervals(job: Job, plans: PlanTable, used_s: Floats) -> PlanTable:
     """Returns the designs that save checkpoints, each with `NUM_INTERVALS` intervals around the one that it used, `(n,)`.
 
-    No interval exceeds the longest one that the job allows, unless the one that was used does.
+    No interval exceeds the longest one that is chosen, unless the one that was used does.
     """
     saves = plans.checkpoint_scheme != CheckpointScheme.NONE.code
     factors = INTERVAL_FACTOR ** np.linspace(-1.0, 1.0, NUM_INTERVALS)
-    longest_s = np.maximum(used_s[saves, None], job.checkpointing.longest_interval_s)
+    longest_s = np.maximum(used_s[saves, None], longest_interval_s(job.checkpointing))
     intervals_s = np.minimum(used_s[saves, None] * factors, longest_s).ravel()
     return replace(
         plans.take(np.repeat(np.flatnonzero(saves), NUM_INTERVALS)), checkpoint_interval_s=intervals_s

@@ -32,11 +32,21 @@ __version__ = "0.1.0"
 __all__ = [
     "CapplanError",
     "Design",
+    "Goodput",
+    "Infeasibility",
     "InputError",
     "Job",
+    "Launch",
+    "Plan",
+    "PlanExplanation",
+    "PurchasePlan",
     "Recommendation",
     "SimulatedDesign",
+    "SpaceExplanation",
+    "StudyAnswer",
     "StudyError",
+    "StudyStore",
+    "Target",
     "TrackingError",
     "calibrate",
     "explain_plan",
@@ -62,27 +72,43 @@ if TYPE_CHECKING:
     from planner.calibration.calibrate import calibrate
     from planner.calibration.file import load_calibration
     from planner.explain.answer import explain_plan, explain_space
+    from planner.explain.explanation import PlanExplanation, SpaceExplanation
+    from planner.goodput.answer import Goodput
     from planner.goodput.job import play_job_goodput
     from planner.job.file import load_job, parse_job
-    from planner.launch.answer import launch_plan
+    from planner.launch.answer import Launch, launch_plan
     from planner.one_design.simulated_design import SimulatedDesign, simulate_plan
     from planner.purchase.answer import plan_purchase
     from planner.purchase.fleet import load_fleet
-    from planner.recommended.recommendation import Design, Recommendation
-    from planner.study.durable import resume_study, run_study_of
+    from planner.purchase.plan import PurchasePlan
+    from planner.recommended.recommendation import Design, Infeasibility, Recommendation
+    from planner.study.durable import StudyAnswer, resume_study, run_study_of
     from planner.sweep.grid import load_sweep, run_sweep
     from planner.sweep.table import sweep_rows
+    from planner.tracking.sending import Target
     from simulator.domain.job import Job
+    from simulator.domain.plan import Plan
     from simulator.errors import CapplanError, InputError, StudyError, TrackingError
+    from studies.files.store import StudyStore
 
 _HOMES = {
     "CapplanError": "simulator.errors",
     "Design": "planner.recommended.recommendation",
+    "Goodput": "planner.goodput.answer",
+    "Infeasibility": "planner.recommended.recommendation",
     "InputError": "simulator.errors",
     "Job": "simulator.domain.job",
+    "Launch": "planner.launch.answer",
+    "Plan": "simulator.domain.plan",
+    "PlanExplanation": "planner.explain.explanation",
+    "PurchasePlan": "planner.purchase.plan",
     "Recommendation": "planner.recommended.recommendation",
     "SimulatedDesign": "planner.one_design.simulated_design",
+    "SpaceExplanation": "planner.explain.explanation",
+    "StudyAnswer": "planner.study.durable",
     "StudyError": "simulator.errors",
+    "StudyStore": "studies.files.store",
+    "Target": "planner.tracking.sending",
     "TrackingError": "simulator.errors",
     "calibrate": "planner.calibration.calibrate",
     "explain_plan": "planner.explain.answer",

@@ -10,6 +10,7 @@ from constraints.best_cut import BestCut, best_cut, present_cut
 from constraints.limits import usable_memory_bytes
 from planner import __version__
 from planner.explain.violations import AVAILABILITY, degrees_violation, layout_violations
+from planner.input.given import valid_job
 from planner.input.plan_input import PLAN, plan_of
 from planner.text.cut_words import megatron_layout
 from simulator.cuts import simulate_cuts, stage_figures
@@ -94,6 +95,7 @@ def cut_layers(job: Job, plan: Plan | Mapping[str, object]) -> LayerCut:
         >>> cut_layers(load_job("examples/bloom-176b.yaml"), bloom).present.layers
         (5, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 5)
     """
+    job = valid_job(job)
     checked, num_gpus = plan_of(job, plan)
     _refuse_what_cannot_run(job, checked, num_gpus)
     found = best_cut(job, checked)

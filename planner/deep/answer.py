@@ -20,6 +20,7 @@ from planner.deep.words import (
 )
 from planner.explain.runnable_plan import checked_plan
 from planner.input.arguments import check_kind, check_mapping
+from planner.input.given import valid_job
 from planner.timeline.file import TIMELINE
 from simulator.catalog import catalog_hash
 from simulator.deep.collectives.collective_forms import Algorithm
@@ -213,6 +214,7 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
         (12, True)
     """
     check_kind(request, "request", DeepRequest, 'must be a DeepRequest, such as DeepRequest(plan={"tp": 8})')
+    job = valid_job(job)
     plan, broken = checked_plan(job, request.plan)
     step = request.play(job, plan)
     if is_drawn:

@@ -29,7 +29,7 @@ from planner.explain.plan_checks import checks_of
 from planner.explain.runnable_plan import obstacles
 from planner.explain.violations import layout_violations
 from planner.input.arguments import check_switches
-from planner.input.given import check_job
+from planner.input.given import valid_job
 from planner.input.plan_input import plan_of
 from planner.input.problems import nearest
 from planner.recommended.comparisons import OtherChoice
@@ -77,6 +77,7 @@ def explain_plan(job: Job, plan: Plan | Mapping[str, object]) -> PlanExplanation
     Raises:
         InputError: the mapping has an unknown key or a value of the wrong type, or names no offer of the job.
     """
+    job = valid_job(job)
     checked, num_gpus = plan_of(job, plan)
     checks = checks_of(job, checked, num_gpus)
     is_feasible = all(check.state in ("kept", "not_set") for check in checks)
@@ -116,9 +117,9 @@ def explain_space(
         with_fewest: whether the smallest cluster that keeps the limits is looked for.
 
     Raises:
-        InputError: `job` is no job.
+        InputError: `job` is no job, or a value of a changed copy breaks a rule.
     """
-    check_job(job)
+    job = valid_job(job)
     check_switches(with_fewest=with_fewest)
     space = pruned_space(job)
     counted = count_designs(job, space, simulate_up_to=simulate_up_to)

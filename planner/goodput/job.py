@@ -20,6 +20,7 @@ from planner.explain.runnable_plan import obstacles, plan_that_runs
 from planner.explain.violations import limit_violations
 from planner.goodput.answer import LONGEST_S, NUM_REPLICATIONS, Goodput, RunInputs, play_run, run_inputs
 from planner.goodput.schemes import JobRun, SchemeGoodput
+from planner.input.given import valid_job
 from planner.job.named_model import told_changes
 from planner.notes.interval_note import interval_notes
 from planner.notes.reasons import RULES
@@ -31,6 +32,7 @@ from simulator.record import finite_or_none
 from simulator.run.columns import NUM_KINDS, BackPressure, RunColumns, Runs
 from simulator.run.course import Course
 from simulator.run.events import expected_goodput, optimal_interval_s
+from simulator.run.interval import longest_interval_s
 from simulator.run.wall_time import run_columns
 from simulator.run.way_back import WayBack
 from simulator.table import Booleans, Floats
@@ -75,6 +77,7 @@ def play_job_goodput(
     """
     names = option_names or {}
     given = _checked(numbers or {}, names)
+    job = valid_job(job)
     plan = plan_that_runs(job, written)
     runs = _Runs.of(job, plan, given)
     typed = {name: option for name, option in names.items() if name in {*given, "num_replications", "seed"}}
@@ -278,5 +281,6 @@ def _with_best_intervals(
     )
     options = {name: columns[name] for name in columns.keys() - {"work_s", "interval_s", "policy"}}  # type: ignore[literal-required]
     best_s = optimal_interval_s(**options, minimum_interval_s=least_s)
-    best_s = np.maximum(least_s, np.minimum(best_s, job.checkpointing.longest_interval_s))
+    longest_s = longest_interval_s(job.checkpointing, np.asarray(columns["stall_s"]))
+    best_s = np.maximum(least_s, np.minimum(best_s, longest_s))
     return {**columns, "interval_s": np.where(is_open, best_s, np.asarray(columns["interval_s"]))}

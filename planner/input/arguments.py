@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 
@@ -16,7 +17,8 @@ LARGEST_SEED = 2**32 - 1
 def check_seed(seed: object) -> None:
     """Raises `InputError` if a value is not a seed."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
-        raise refused("seed", seed, f"must be a whole number from 0 to {LARGEST_SEED}")
+        way_out = "; write int(seed)" if isinstance(seed, Integral) and not isinstance(seed, int) else ""
+        raise refused("seed", seed, f"must be a whole number from 0 to {LARGEST_SEED}{way_out}")
 
 
 def check_count(value: object, name: str) -> None:

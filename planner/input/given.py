@@ -1,4 +1,4 @@
-"""Has a Python program passed a valid job? A `Job` whose values keep their rules, or else one error."""
+"""Has a Python program passed a valid job or plan? One whose values keep their rules, or else one error."""
 
 from __future__ import annotations
 
@@ -12,18 +12,28 @@ from simulator.errors import InputError, Problem
 from simulator.record import Record
 
 
-def check_job(job: object) -> None:
-    """Raises `InputError` for anything but a `Job`, such as the path of a job file, and for names that are no fields.
+def valid_job(job: Job) -> Job:
+    """Returns a job validated by its own types: the same one, unless values of a changed copy have to be converted.
 
-    `model_copy` sets whatever it is given, so that a misspelt field would be no error and change nothing.
+    `model_copy` checks nothing and sets whatever it is given, so that a misspelt field would be no error and change nothing.
+
+    Raises:
+        InputError: it is no `Job`, but for example the path of a job file, a name is no field, or a value breaks a rule.
     """
     check_kind(job, "job", Job, "must be a Job, such as load_job returns")
-    if problems := list(_strays(job, "job")):
+    check_names(job, "job")
+    valid = validated(Job, job.model_dump(warnings=False), Findings(), "job")
+    return job if valid == job else valid
+
+
+def check_names(record: Record, path: str) -> None:
+    """Raises `InputError` for names that were set on a record, or on one inside it, and are no fields."""
+    if problems := list(_strays(record, path)):
         raise InputError(problems)
 
 
 def _strays(value: object, path: str) -> Iterator[Problem]:
-    """Problems of all names that were set on a record, or on one inside it, and are no fields, computed ones included."""
+    """Problems of all names that are no fields, computed ones included."""
     match value:
         case Record():
             known = type(value).model_fields
@@ -41,11 +51,10 @@ def _strays(value: object, path: str) -> Iterator[Problem]:
 
 
 def checked_job(job: Job, seed: int) -> Job:
-    """Returns the job validated by its own types, since `model_copy` checks nothing.
+    """Returns a valid job, as `valid_job` does, and checks a seed.
 
     Raises:
-        InputError: a value breaks a rule of its field.
+        InputError: a value of the job breaks a rule of its field, or the seed is none.
     """
-    check_job(job)
     check_seed(seed)
-    return validated(Job, job.model_dump(warnings=False), Findings(), "job")
+    return valid_job(job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from numbers import Integral, Real
 
 from planner.input.problems import Findings
@@ -35,7 +36,7 @@ def _plain(value: object, location: Location, findings: Findings) -> object:
             return "true" if value else "false"
         case str():
             return _plain_text(value, location, findings)
-        case Integral() | Real():
+        case Integral() | Real() | Decimal():
             return _plain_number(value, location, findings)
         case Mapping():
             return _plain_mapping(value, location, findings)
@@ -54,12 +55,12 @@ def _plain_text(value: str, location: Location, findings: Findings) -> str | Non
     return None
 
 
-def _plain_number(value: Real, location: Location, findings: Findings) -> float | None:
+def _plain_number(value: Real | Decimal, location: Location, findings: Findings) -> float | None:
     try:
         number = int(value) if isinstance(value, Integral) else float(value)
         if isinstance(number, int) and abs(number) > _LARGEST_INTEGER:
             number = float(number)
-    except OverflowError:
+    except (OverflowError, ValueError):  # too large, or a signalling NaN of `Decimal`
         number = math.inf
     if math.isfinite(number):
         # -0.0 equals 0.0, but its text differs, and so would the hash of the job.

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from planner.input.arguments import check_mapping
-from planner.input.given import check_job
+from planner.input.given import check_names
 from planner.input.number_text import way_out
 from planner.input.plain import plain_copy
 from planner.input.problems import Findings, nearest
@@ -118,11 +118,13 @@ def _from_file(path: Path) -> dict[str, object]:
 
 
 def _plan_within(document: Mapping[object, object], path: Path) -> Mapping[object, object]:
-    """Returns the plan of an answer, which for a job is that of its recommended design; a plan as it is."""
+    """Returns the plan of an answer, which for a job is that of its recommended design, or of a design; a plan as it is."""
+    if isinstance(of_design := document.get("plan"), Mapping):
+        return of_design
     if "capplan_version" not in document:
         return document
-    answer = document.get("recommendation") if "recommendation" in document else document
-    plan = answer.get("plan") if isinstance(answer, Mapping) else None
+    recommended = document.get("recommendation")
+    plan = recommended.get("plan") if isinstance(recommended, Mapping) else None
     if not isinstance(plan, Mapping):
         raise refusal(path, "is an answer without a plan; give a plan, such as tp=8,pp=4,dp=16")
     return plan
@@ -143,17 +145,19 @@ def plan_of(job: Job, written: Plan | Mapping[str, object]) -> tuple[Plan, int]:
     They differ if the product of the degrees is not `num_gpus`; the plan then has that product as its number.
 
     Args:
-        job: supplies the offers.
+        job: a valid one; supplies the offers.
         written: a plan, or fields of `Plan` or their short forms; `accelerator` may replace `offer`.
 
     Raises:
         InputError: keys are unknown or values have the wrong type (all are in `problems`), or it is not a plan at all.
     """
-    check_job(job)
-    if not isinstance(written, Plan):
-        check_mapping(written, PLAN, _PLAN_RULE)
     findings = Findings()
-    document = written.model_dump(mode="json") if isinstance(written, Plan) else written
+    if isinstance(written, Plan):
+        check_names(written, PLAN)
+        document: Mapping[str, object] = written.model_dump(mode="json", warnings=False)
+    else:
+        check_mapping(written, PLAN, _PLAN_RULE)
+        document = written
     fields = _with_full_names(plain_copy(document, findings), findings)
     fields["offer"] = _offer(job, fields, findings)
     fields.pop("accelerator", None)

@@ -10,6 +10,7 @@ from planner import __version__
 from planner.chosen_kernels import FRAMEWORK
 from planner.explain.runnable_plan import plan_that_runs
 from planner.explain.violations import limit_violations
+from planner.input.given import valid_job
 from planner.job.named_model import told_changes
 from planner.job.typed_command import TypedCommand
 from planner.launch.arguments import ArgumentGroup, LaunchArgument
@@ -114,6 +115,7 @@ def launch_plan(job: Job, plan: Plan | Mapping[str, object]) -> Launch:
     Raises:
         InputError: the plan cannot be read or cannot run, or Megatron-LM has no such network.
     """
+    job = valid_job(job)
     checked = plan_that_runs(job, plan)
     run = as_run(job, checked)
     found = evaluate(run.job, PlanTable.from_plans([run.plan]))

@@ -15,9 +15,10 @@ LEAST_SAVING_FRACTION = 0.02
 
 
 def spares_notes(job: Job, design: Design) -> list[str]:
-    """Returns a note on a plan whose run would be shorter with as many spare nodes as the search gives it."""
+    """Returns a note on a plan whose run would be shorter with as many spare nodes as suffice for it."""
     plan = design.plan
-    enough = int(sufficient_spare_nodes(job, PlanTable.from_plans([plan]))[0])
+    own = evaluate(job, PlanTable.from_plans([plan]))
+    enough = int(sufficient_spare_nodes(job, own.plans, own.outcomes.run.calm_s)[0])
     if enough <= plan.num_spare_nodes:
         return []
     spared = evaluate(job, PlanTable.from_plans([plan.model_copy(update={"num_spare_nodes": enough})]))
@@ -26,9 +27,10 @@ def spares_notes(job: Job, design: Design) -> list[str]:
     if change > -LEAST_SAVING_FRACTION:
         return []
     waited = human.days(design.run_seconds["replacement_wait_s"] / DAY)
+    dearer = f" ({human.change(usd / design.cost_usd - 1.0)})" if design.cost_usd else ""
     note = (
         f"The run waits {waited} for replacement nodes, with {human.counted(plan.num_spare_nodes, 'spare node')}. With "
         f"{enough} (spares={enough} in the plan) it would take {human.days(days)} ({human.change(change)}) and cost "
-        f"{human.dollars(usd)} ({human.change(usd / design.cost_usd - 1.0)})."
+        f"{human.dollars(usd)}{dearer}."
     )
     return [note]

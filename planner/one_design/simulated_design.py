@@ -11,7 +11,8 @@ from planner import __version__
 from planner.explain.runnable_plan import obstacles
 from planner.explain.violations import Violation, degrees_violation, layout_violations, limit_violations
 from planner.goodput.answer import MAX_EVENTS
-from planner.input.arguments import check_seed, check_switches
+from planner.input.arguments import check_switches
+from planner.input.given import checked_job
 from planner.input.plan_input import plan_of
 from planner.job.unused_workload import narrowed_to
 from planner.notes.accuracy_notes import never_measured_notes
@@ -128,7 +129,7 @@ def simulate_plan(
         >>> answer.is_feasible, answer.design.plan.num_gpus
         (True, 384)
     """
-    check_seed(seed)
+    job = checked_job(job, seed)
     check_switches(with_sensitivities=with_sensitivities)
     checked, num_gpus = plan_of(job, plan)
     if num_gpus != checked.num_gpus:

@@ -122,8 +122,8 @@ class Driver(Record):
     reference: float
     """Value in the design that it is compared with."""
     is_factor: bool = True
-    """Whether the objective is proportional to it; false for a cause that acts through another factor, such as a power cap
-    through the power of a GPU."""
+    """Whether the objective is the product of all that are, or, for carbon, the sum; false for a cause that acts through one of
+    them, such as a power cap through the power of a GPU."""
 
 
 class Best(Record):

@@ -119,7 +119,7 @@ def _cost_figure(
     known: list[_Curve], answer: Recommendation, best: Design, left_out: list[str]
 ) -> Iterator[LinesFigure]:
     curves = _long(known)
-    if not curves:
+    if not curves or best.cost_usd == 0.0:
         return
     feasible = are_feasible(1, has_limits=answer.has_limits)
     yield LinesFigure(
@@ -175,7 +175,10 @@ def curve_of(name: str, fastest: list[tuple[float, _Run]]) -> _Curve:
 
 
 def _cheapest(name: str, answer: Recommendation, best: Design, cloud: DesignCloud) -> tuple[_Run, ...]:
-    """The lowest cost of one accelerator by size in the study; designs of the front keep the front's figures."""
+    """The lowest cost of one accelerator by size in the study; designs of the front keep the front's figures.
+
+    Sizes that cost nothing have no place on a logarithmic axis.
+    """
     found = _least_by_size(cloud, name, cloud.cost_usd, cloud.broken == 0)
     for design in answer.front:
         size = design.plan.num_gpus
@@ -184,7 +187,7 @@ def _cheapest(name: str, answer: Recommendation, best: Design, cloud: DesignClou
         if design.accelerator == name and is_same:
             found[size] = design.cost_usd
     kept = few_sizes(found) | ({best.plan.num_gpus} & found.keys())
-    return tuple((float(size), found[size]) for size in sorted(kept))
+    return tuple((float(size), found[size]) for size in sorted(kept) if found[size] > 0.0)
 
 
 def few_sizes(costs: Mapping[int, float]) -> set[int]:

@@ -53,9 +53,9 @@ class Checkpointing(Record):
     """Training time between two saves; left out, like `interval_steps`: the optimal interval."""
     interval_steps: PositiveInt | None = None
     """Optimizer steps between two saves, instead of `interval_s`."""
-    longest_interval_s: PositiveFloat = 86_400.0
-    """Longest interval that is chosen if none is requested: there is one save a day even if failures hardly ever need one
-    (choice)."""
+    longest_interval_s: PositiveFloat | None = None
+    """Longest interval that is chosen if none is requested; left out: a day, even if failures hardly ever need a save (choice),
+    or more where daily saves would stop the run for over 1 % of the time."""
     backpressure: SavePolicy = SavePolicy.SKIP
     """What happens when a save is due while all slots hold earlier ones."""
     slots: int = Field(default=1, ge=1, le=1000)

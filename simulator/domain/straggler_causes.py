@@ -39,12 +39,12 @@ class StragglerPrior(Record):
 
 
 class Stragglers(Record):
-    """Causes of stragglers; by default there are none and every slow-down is exactly 1."""
+    """Causes of stragglers; by default there are none. A simulated step waits for the slowest of its accelerators anyhow."""
 
     stage_imbalance: float = Field(default=1.0, ge=1, le=10)
     """Factor on the compute of the last pipeline stage, relative to its simulated compute; no effect without stages."""
     rank_log_deviation: float = Field(default=0.0, ge=0, le=0.5)
-    """Standard deviation of ln(speed) between ranks, the same in every step."""
+    """Standard deviation of ln(speed) between ranks, the same in every step, that of their accelerators (1 %) included."""
     slow_host_fraction: float = Field(default=0.0, ge=0, lt=1)
     """Share of nodes whose ranks are all slower."""
     slow_host_factor: float = Field(default=1.0, ge=1, le=10)

@@ -27,9 +27,9 @@ from simulator.units import DAY
 
 SPARE_CONFIDENCE = 0.99
 """Share of failures that `sufficient_spare_nodes` covers."""
-GUESSED_MFU_FRACTION = 0.4
-"""Share of the peak with which `sufficient_spare_nodes` guesses the length of a run that is not simulated yet. This is a
-heuristic for a decision, not physics: the duration of the run and its waits for nodes do not depend on it."""
+LEAST_MFU_FRACTION = 0.1
+"""Share of the peak below which few runs are worth it: `sufficient_spare_nodes` takes a run that is not simulated yet to last
+no longer. This is a choice for a decision, not physics: the duration of the run and its waits for nodes do not depend on it."""
 _NUM_HALVINGS = 24
 """Bisection steps over the range of spares: ten million of them down to one."""
 _NO_FAILURE_MEAN = -math.log(SPARE_CONFIDENCE)
@@ -113,13 +113,18 @@ def _taken_nodes(job: Job, plans: PlanTable) -> Floats:
     return nodes
 
 
-def sufficient_spare_nodes(job: Job, plans: PlanTable) -> Integers:
+def sufficient_spare_nodes(job: Job, plans: PlanTable, run_s: Floats | None = None) -> Integers:
     """Returns the fewest spare nodes, `(n,)`, such that a failure finds one in `SPARE_CONFIDENCE` of all cases.
 
     The answer is zero if the run is likely, with the same confidence, to end before any node fails. The number of nodes in
     repair is Poisson. Where an offer has fewer nodes left (`max_nodes`), the answer is all of these.
+
+    Args:
+        job: the job.
+        plans: the designs.
+        run_s: how long their runs last without failures, `(n,)`; left out: at `LEAST_MFU_FRACTION` of the peak.
     """
-    run_s = _guessed_run_s(job, plans)
+    run_s = _longest_run_s(job, plans) if run_s is None else run_s
     ends_before = node_losses_within(job, plans, run_s) <= _NO_FAILURE_MEAN
     # Without a step there is no run length; taking the smaller value that is a number keeps the spares finite.
     in_repair = node_losses_within(job, plans, np.fmin(job.reliability.repair_days * DAY, run_s))
@@ -181,9 +186,9 @@ def node_losses_within(job: Job, plans: PlanTable, time_s: Floats | float) -> Fl
     return np.asarray(time_s * lost_nodes_per_s(_rates_per_s(job, plans), _domain_nodes(job, plans)))
 
 
-def _guessed_run_s(job: Job, plans: PlanTable) -> Floats:
-    """Length of the run at `GUESSED_MFU_FRACTION` of the peak, `(n,)`; NaN where the number format is missing."""
+def _longest_run_s(job: Job, plans: PlanTable) -> Floats:
+    """Length of the run at `LEAST_MFU_FRACTION` of the peak, `(n,)`; NaN where the number format is missing."""
     workload, offers = job.workload, OfferTable.from_job(job).take(plans.offer)
     flop = workload.tokens * trained_flop_per_token(workload)
     peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
-    return np.asarray(flop / (plans.num_gpus * peak * GUESSED_MFU_FRACTION))
+    return np.asarray(flop / (plans.num_gpus * peak * LEAST_MFU_FRACTION))

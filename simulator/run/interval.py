@@ -8,17 +8,28 @@ from typing import Unpack
 import numpy as np
 import numpy.typing as npt
 
+from simulator.domain.checkpointing import Checkpointing
 from simulator.run import renewal
 from simulator.run.columns import FOREVER_S, BackPressure, RunOptions, Runs
 from simulator.run.levels import UpTime
 from simulator.run.shares import Shares
 from simulator.run.way_back import WayBack
 from simulator.table import Floats
+from simulator.units import DAY
 
 LONGEST_LINE = 0.1
 """Time between durable saves, in up-times between interruptions that need one, from which intervals are tried."""
+MOST_STALLED_FRACTION = 0.01
+"""Share of the time that saves may stop a run without need: usual intervals are no shorter."""
 _TRIED_OCTAVES = (-3, -2, -1, 1, 2, 3, 4, 5)
 """Intervals that are tried then: the one found without trial times these powers of two."""
+
+
+def longest_interval_s(checkpointing: Checkpointing, stall_s: Floats | float = 0.0) -> Floats:
+    """Returns the longest interval that is chosen if none is requested, for saves that stop the run so long, `(n,)`."""
+    if checkpointing.longest_interval_s is not None:
+        return np.asarray(checkpointing.longest_interval_s)
+    return np.maximum(DAY, stall_s / MOST_STALLED_FRACTION)
 
 
 def optimal_interval_s(

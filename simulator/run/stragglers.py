@@ -5,7 +5,8 @@ N, through the factor g(N) (`simulator.machine.training`). The remaining share o
 
     kappa = max(0, (1 + E[X])/g - 1) / E[X],    S = 1 + kappa X,
 
-so that g E[S] is the mean slow-down of the published jobs.
+so that g E[S] is the mean slow-down of the published jobs. A measured spread of ranks includes that of their accelerators, too:
+only the rest of it lengthens the step, as the slowest of N is later in proportion to the spread.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
-from simulator.domain.straggler_causes import StragglerPrior
+from simulator.domain.straggler_causes import StragglerPrior, Stragglers
 from simulator.machine.offer_table import OfferTable
 from simulator.machine.training import training_constants
 from simulator.step.step import StepTable
@@ -34,7 +35,7 @@ def expected_straggler_slowdown(job: Job, plans: PlanTable, steps: StepTable) ->
         return np.ones(len(plans))
     if isinstance(model, StragglerPrior):
         return 1.0 + excess_share(job, plans) * (job.reliability.straggler_slowdown - 1.0)
-    return expected_slowdown(model, _designs(job, plans, steps))
+    return expected_slowdown(_beyond_accelerators(model), _designs(job, plans, steps))
 
 
 def draw_straggler_slowdowns(
@@ -45,12 +46,19 @@ def draw_straggler_slowdowns(
     if model is None:
         return np.ones((len(plans), num_replications))
     run_s = job.workload.num_steps * steps.step_time_s
+    is_prior = isinstance(model, StragglerPrior)
+    remaining = _beyond_accelerators(model) if isinstance(model, Stragglers) else model
     slowdowns = draw_slowdowns(
-        model, _designs(job, plans, steps), num_replications=num_replications, seed=seed, run_s=run_s
+        remaining, _designs(job, plans, steps), num_replications=num_replications, seed=seed, run_s=run_s
     )
-    if isinstance(model, StragglerPrior):
-        return 1.0 + excess_share(job, plans)[:, None] * (slowdowns - 1.0)
-    return slowdowns
+    return 1.0 + excess_share(job, plans)[:, None] * (slowdowns - 1.0) if is_prior else slowdowns
+
+
+def _beyond_accelerators(causes: Stragglers) -> Stragglers:
+    """Returns the causes with as much of the spread of ranks as a simulated step does not already wait for."""
+    spread = training_constants().accelerator_spread_fraction
+    left = max(0.0, causes.rank_log_deviation - spread)
+    return causes.model_copy(update={"rank_log_deviation": left})
 
 
 def excess_share(job: Job, plans: PlanTable) -> Floats:

@@ -19,6 +19,7 @@ from simulator.run.columns import RunColumns, RunOptions
 from simulator.run.evaluation import evaluation_time_s
 from simulator.run.events import expected_ledger_and_delays, optimal_interval_s
 from simulator.run.interruptions import InterruptionTable, interruptions, mean_time_between_failures_s
+from simulator.run.interval import longest_interval_s
 from simulator.run.stragglers import draw_straggler_slowdowns, expected_straggler_slowdown
 from simulator.step.step import StepTable
 from simulator.table import Booleans, Floats, Table, total
@@ -243,7 +244,7 @@ def _interval_s(
             minimum_interval_s=np.where(never_saves, 1.0, checkpoints.minimum_interval_s),
             **options,
         )
-        best_s = np.minimum(best_s, job.checkpointing.longest_interval_s)
+        best_s = np.minimum(best_s, longest_interval_s(job.checkpointing, checkpoints.stall_s))
         asked_s = np.where(np.isnan(asked_s), best_s, asked_s)
     return np.where(never_saves, np.inf, np.maximum(asked_s, checkpoints.minimum_interval_s))
 

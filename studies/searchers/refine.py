@@ -22,6 +22,7 @@ from constraints.scheme_rules import can_save_by
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.run.interval import longest_interval_s
 from simulator.simulate import simulate
 from simulator.table import Floats
 from studies.algorithm import Results, SearchAlgorithm
@@ -53,7 +54,7 @@ class Refinement(SearchAlgorithm):
         rows = spread_rows(len(front), MAX_DESIGNS)
         self.designs = designs = front.take(rows)
         """The designs from which it starts."""
-        spares = sufficient_spare_nodes(job, designs.plans).tolist()
+        spares = sufficient_spare_nodes(job, designs.plans, designs.outcomes.run.calm_s).tolist()
         intervals = _intervals_s(job, designs.plans)
         self._tuners = [
             _Tuner(job, designs.take(np.array([row])), spares[row], intervals[row], seed + row)
@@ -122,7 +123,7 @@ class _Tuner:
         best_s = self._intervals_s[scheme]
         interval_s = np.nan
         if self._tunes_interval_of(scheme):
-            longest_s = max(best_s, self._job.checkpointing.longest_interval_s)
+            longest_s = max(best_s, float(longest_interval_s(self._job.checkpointing)))
             low, high = best_s / INTERVAL_FACTOR, min(best_s * INTERVAL_FACTOR, longest_s)
             interval_s = trial.suggest_float(f"interval_s of {scheme}", low, high, log=True)
         return replace(

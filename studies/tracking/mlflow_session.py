@@ -123,7 +123,7 @@ def check_scheme(uri: str, source: str) -> None:
         return
     plugins = sorted({plugin.name for plugin in entry_points(group="mlflow.tracking_store")})
     if found[1].lower() not in plugins:
-        known = ", ".join(dict.fromkeys([*STORE_SCHEMES, *plugins]))
+        known = ", ".join(dict.fromkeys([*(each for each in STORE_SCHEMES if each != "file"), *plugins]))
         rule = f"MLflow has no store {found[1]}; must be a path, or begin with one of {known}, such as sqlite:///mlflow.db"
         raise InputError([Problem(path=source, value=without_password(uri), rule=rule)])
 

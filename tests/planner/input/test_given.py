@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from planner import calibrate, load_calibration, load_job, parse_job, recommend, simulate_plan
+from planner import (
+    calibrate,
+    launch_plan,
+    load_calibration,
+    load_job,
+    parse_job,
+    play_job_goodput,
+    recommend,
+    simulate_plan,
+)
 from planner.deep.answer import DeepRequest, simulate_deep
 from planner.deep.network_file import load_network
 from planner.explain.answer import explain_plan, explain_space
+from planner.input.given import valid_job
 from planner.layer_cut import cut_layers
 from planner.purchase.answer import plan_purchase
 from planner.purchase.fleet import load_fleet
@@ -141,6 +155,95 @@ def test_a_copy_with_a_misspelt_field_is_no_job(changed: Callable[[Job], Job], m
     ):
         with pytest.raises(InputError, match=message):
             asked()
+
+
+RENTED: dict[str, object] = {"tp": 4, "pp": 12, "dp": 8}
+OF_A_PLAN: tuple[Callable[[Job], object], ...] = (
+    lambda job: recommend(job, tracking=False),
+    lambda job: simulate_plan(job, RENTED, with_sensitivities=False),
+    lambda job: explain_plan(job, RENTED),
+    explain_space,
+    lambda job: launch_plan(job, RENTED),
+    lambda job: play_job_goodput(job, RENTED, num_replications=2),
+    lambda job: cut_layers(job, RENTED),
+    lambda job: simulate_deep(job, DeepRequest(plan=RENTED)),
+)
+
+
+@pytest.mark.parametrize(
+    ("part", "values", "message"),
+    [
+        ("workload", {"sequence_length": 0}, "workload.sequence_length = 0: must be greater than 0"),
+        ("workload", {"tokens": -1.0}, "workload.tokens = -1: must be greater than 0"),
+        ("limits", {"budget_usd": math.nan}, "limits.budget_usd = nan: must be a finite number"),
+        (
+            "site",
+            {"power_usage_effectiveness": 0.5},
+            "site.power_usage_effectiveness = 0.5: must be at least",
+        ),
+        ("site", "france", "site = 'france': must be given as follows"),
+        ("limits", None, "limits: must be a mapping of fields"),
+    ],
+)
+@pytest.mark.parametrize("asked", OF_A_PLAN)
+def test_a_copy_with_a_value_that_breaks_a_rule_is_refused_by_every_command(
+    asked: Callable[[Job], object], part: str, values: object, message: str
+) -> None:
+    job = load_job(BLOOM)
+    changed = getattr(job, part).model_copy(update=values) if isinstance(values, dict) else values
+    with pytest.raises(InputError, match=re.escape(message)):
+        asked(job.model_copy(update={part: changed}))
+
+
+def test_values_of_a_copy_are_converted_as_those_of_a_file() -> None:
+    job = load_job(BLOOM)
+    copy = job.model_copy(update={"workload": job.workload.model_copy(update={"tokens": "2e11"})})
+    asked = parse_job(
+        {**job.model_dump(mode="json"), "workload": {**job.workload.model_dump(mode="json"), "tokens": 2e11}}
+    )
+    days = [simulate_plan(each, RENTED, with_sensitivities=False).design for each in (copy, asked)]
+    assert days[0] == days[1]
+
+
+def test_a_valid_job_is_used_as_it_is() -> None:
+    job = load_job(BLOOM)
+    assert valid_job(job) is job
+
+
+@pytest.mark.parametrize("asked", [simulate_plan, explain_plan, cut_layers, launch_plan, play_job_goodput])
+def test_a_copy_of_a_plan_with_a_misspelt_field_is_refused(asked: Callable[..., object]) -> None:
+    job = load_job(BLOOM)
+    plan = simulate_plan(job, PLAN, with_sensitivities=False).plan
+    assert plan is not None
+    with pytest.raises(
+        InputError, match=r"plan\.tensor_paralel = 8: unknown field; nearest: tensor_parallel"
+    ):
+        asked(job, plan.model_copy(update={"tensor_paralel": 8}))
+
+
+@pytest.mark.filterwarnings("error")
+def test_words_in_a_copy_of_a_plan_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    job = load_job(BLOOM)
+    plan = simulate_plan(job, PLAN, with_sensitivities=False).plan
+    assert plan is not None
+    written = plan.model_copy(update={"precision": "bf16"})
+    assert simulate_plan(job, written, with_sensitivities=False).plan == plan
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_seed_of_numpy_has_a_way_out() -> None:
+    with pytest.raises(InputError, match=r"seed = .*3.*: must be a whole number .*; write int\(seed\)"):
+        simulate_plan(load_job(BLOOM), PLAN, seed=np.int64(3))  # type: ignore[arg-type]
+
+
+def test_decimals_are_numbers() -> None:
+    job = load_job(BLOOM)
+    document = job.model_dump(mode="json")
+    exact = parse_job({**document, "limits": {"budget_usd": Decimal("1.5e6")}})
+    assert exact.limits.budget_usd == 1.5e6
+    for odd in ("NaN", "sNaN", "Infinity"):
+        with pytest.raises(InputError, match=r"limits.budget_usd = .*: must be a finite number"):
+            parse_job({**document, "limits": {"budget_usd": Decimal(odd)}})
 
 
 def test_a_text_is_no_switch_of_a_plan_or_an_explanation() -> None:

@@ -141,6 +141,8 @@ def test_the_plan_of_an_answer_is_that_of_its_design(tmp_path: Path) -> None:
     for fields in ({"recommendation": {"plan": plan}, "warnings": []}, {"plan": plan, "is_feasible": True}):
         file.write_text(json.dumps({"capplan_version": "1", **fields}), encoding="utf-8")
         assert read_plan(str(file)) == plan
+    file.write_text(json.dumps({"plan": plan, "time_to_train_days": 25.9}), encoding="utf-8")  # of a front
+    assert read_plan(str(file)) == plan
 
 
 def test_the_plan_of_an_answer_with_a_long_front_is_taken_and_larger_files_are_refused(

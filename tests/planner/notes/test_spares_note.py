@@ -7,6 +7,7 @@ import pytest
 from planner.one_design.simulated_design import simulate_plan
 from planner.text import human
 from simulator.domain.job import Job
+from simulator.domain.offer import Estimate, GpuRange
 from simulator.domain.plan import Plan
 from tests.simulator.builders import changed, job_of, plan_of, training
 
@@ -47,6 +48,12 @@ def test_a_plan_that_hardly_waits_has_no_note(num_nodes: int) -> None:
     assert spares_notes(JOB, with_spares(num_nodes)) == []
 
 
+def test_the_note_of_hardware_that_costs_nothing_has_no_change_of_the_cost() -> None:
+    free = changed(JOB.offers[0], rent_usd_per_gpu_hour=Estimate(low=0.0, mid=0.0, high=0.0))
+    (note,) = spares_notes(changed(JOB, offers=(free,)), PLAN)
+    assert note.endswith("and cost $0.")
+
+
 def test_nodes_that_are_not_there_are_not_asked_for() -> None:
-    offer = JOB.offers[0].model_copy(update={"max_nodes": 128})
+    offer = changed(JOB.offers[0], max_nodes=128, num_gpus=GpuRange(min=1, max=1024))
     assert spares_notes(JOB.model_copy(update={"offers": (offer,)}), PLAN) == []

@@ -838,6 +838,22 @@ def test_the_cost_of_a_size_is_that_of_a_design_that_keeps_all_limits() -> None:
     assert own.y[own.x.index(best.plan.num_gpus)] == cloud.cost_usd[second]
 
 
+def test_hardware_that_costs_nothing_has_no_place_among_costs() -> None:
+    report, cloud = drawn().report, drawn().cloud
+    best, answer = best_of(report), report.answer.model_copy(update={"front": ()})
+    free = replace(cloud, numbers={**cloud.numbers, "cost_usd": np.zeros(len(cloud))})
+    fastest = FastestRuns(report.job, best)
+    given = best.model_copy(update={"cost_usd": 0.0})
+    assert [each.name for each in scaling(report.job, answer, given, free, fastest)] == ["scaling"]
+    own = cloud.accelerator == cloud.accelerators.index(best.accelerator)
+    partly = replace(cloud, numbers={**cloud.numbers, "cost_usd": np.where(own, cloud.cost_usd, 0.0)})
+    drawn_figures = {each.name: each for each in scaling(report.job, answer, best, partly, fastest)}
+    costs = drawn_figures["scaling-cost"]
+    assert {line.label for line in costs.lines} == {best.accelerator}
+    assert min(usd for line in costs.lines for usd in line.y) > 0.0
+    show_figure(costs)
+
+
 @pytest.mark.parametrize(("name", "joins"), [("scaling", "-"), ("scaling-cost", "None")])
 def test_pictures_join_the_points_of_a_curve_only_where_what_lies_between_follows(
     name: str, joins: str

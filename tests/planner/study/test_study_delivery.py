@@ -125,7 +125,7 @@ def test_the_address_of_no_kind_of_store_is_refused_before_anything_is_done(
     assert main([*command, "--tracking-uri", "postgres://me:secret@db/runs"]) == 2
     told = capsys.readouterr().err
     assert "--tracking-uri = postgres://me:***@db/runs: MLflow has no store postgres; must be a path" in told
-    assert "sqlite, postgresql, mysql, mssql, http, https, file, databricks" in told
+    assert "sqlite, postgresql, mysql, mssql, http, https, databricks" in told
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "localhost:5000")  # http:// was forgotten
     assert main(command) == 2
     assert "MLFLOW_TRACKING_URI = localhost:5000: MLflow has no store localhost" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from simulator.domain.checkpointing import PeerPlacement
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
-from simulator.domain.plan import CheckpointScheme, Plan
+from simulator.domain.plan import CheckpointScheme, Plan, Recompute
 from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability, Restart
 from simulator.domain.straggler_causes import Stragglers
 from simulator.machine.training import training_constants
@@ -32,7 +32,7 @@ from simulator.run.stragglers import (
 from simulator.run.wall_time import BADPUT, PARTS, RunTable, first_start_s
 from simulator.simulate import Outcomes, replicate, simulate
 from simulator.units import DAY, HOUR
-from tests.simulator.builders import job_of, plan_of, rented, table_of, training
+from tests.simulator.builders import changed, job_of, plan_of, rented, table_of, training
 
 
 def with_reliability(job: Job, **fields: object) -> Job:
@@ -104,10 +104,10 @@ class TestSpares:
 
     @staticmethod
     def job_of_hours(hours: float, num_gpus: int, **reliability: object) -> Job:
-        """A job that takes so many hours on H100 at 40 % of the dense peak of their data sheet, 989.4 TFLOP/s."""
+        """A job that takes so many hours on H100 at 10 % of the dense peak of their data sheet, 989.4 TFLOP/s."""
         workload = training()
         flop_per_token = workload.model.model_flop_per_token(workload.sequence_length)
-        tokens = hours * HOUR * num_gpus * 0.4 * 989.4e12 / flop_per_token
+        tokens = hours * HOUR * num_gpus * 0.1 * 989.4e12 / flop_per_token
         return with_reliability(job_of(workload.model_copy(update={"tokens": tokens})), **reliability)
 
     def test_no_node_is_longer_in_repair_than_the_run_lasts(self) -> None:
@@ -117,7 +117,22 @@ class TestSpares:
             24.0, 512, failures_per_1000_node_days=23.7, repair_days=10_000, process_fault_fraction=0.5
         )
         assert poisson_tail(4, 0.7584) < 0.01 < poisson_tail(3, 0.7584)
-        assert sufficient_spare_nodes(job, table_of(plan_of(data=512))) == 4
+        plans = table_of(plan_of(data=512))
+        assert sufficient_spare_nodes(job, plans) == 4
+        # A run that is known to take a third of the time loses a third of the nodes: 0.2528, P(X <= 1) = 0.973.
+        assert poisson_tail(3, 0.2528) < 0.01 < poisson_tail(2, 0.2528)
+        assert sufficient_spare_nodes(job, plans, np.array([8.0 * HOUR])) == 3
+
+    def test_runs_that_use_little_of_the_peak_find_enough_spares(self) -> None:
+        # A mixture of experts at 12 % of the peak, on nodes whose repair takes longer than the run.
+        job = with_reliability(
+            job_of(changed(training("deepseek-v3", global_batch_size=2048), tokens=2e12)), repair_days=60
+        )
+        plans = table_of(plan_of(pipeline=16, expert=32, data=64, recompute=Recompute.FULL))
+        run_s = simulate(job, plans).run.calm_s
+        mfu = job.workload.tokens * job.workload.model_flop_per_token / (1024 * 989.4e12 * run_s[0])
+        assert 0.1 < mfu < 0.2
+        assert sufficient_spare_nodes(job, plans) >= sufficient_spare_nodes(job, plans, run_s) > 0
 
     def test_runs_that_end_before_a_node_fails_need_no_spare(self) -> None:
         # Eight nodes in two hours: 8 x 6.5 / 1000 x 2/24 x half = 0.0022 failures; in ten hours 0.0108, above 1 %.
@@ -363,6 +378,22 @@ class TestStragglers:
             drawn = draw_straggler_slowdowns(job, plans, steps, num_replications=4000, seed=1)
             deviations.append(drawn.std())
         assert deviations[1] / deviations[0] == pytest.approx(0.5, rel=0.1)  # about four standard errors
+
+    def test_a_measured_spread_of_ranks_includes_that_of_their_accelerators(self) -> None:
+        # 512 replicas: the slowest of them is later by about 3 deviations, of which a step already waits for sqrt(2 ln N).
+        spread = training_constants().accelerator_spread_fraction
+        plans = table_of(plan_of(data=512))
+        slowdowns = []
+        for deviation in (0.0, spread, 2.0 * spread, 3.0 * spread):
+            job = with_reliability(job_of(), stragglers=Stragglers(rank_log_deviation=deviation))
+            slowdowns.append(float(expected_straggler_slowdown(job, plans, simulate(job, plans).steps)[0]))
+            drawn = draw_straggler_slowdowns(
+                job, plans, simulate(job, plans).steps, num_replications=4000, seed=1
+            )
+            assert drawn.mean() == pytest.approx(slowdowns[-1], abs=0.001)
+        assert slowdowns[0] == slowdowns[1] == 1.0
+        assert 1.0 < slowdowns[2] < 1.0 + 4.0 * spread
+        assert slowdowns[3] - 1.0 == pytest.approx(2.0 * (slowdowns[2] - 1.0), rel=0.05)
 
     def test_a_slow_host_slows_as_many_ranks_as_the_nodes_of_its_own_offer_have(self) -> None:
         hosts = with_reliability(
