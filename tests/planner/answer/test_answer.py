@@ -13,10 +13,11 @@ import pytest
 from mlflow import MlflowClient
 from rich.console import Console
 
+from constraints.evaluation import evaluate
 from planner import Recommendation, recommend
 from planner.cli import commands as cli
 from planner.job.file import parse_job
-from planner.notes.cautions import cautions
+from planner.notes.cautions import cautions_on_answer
 from planner.recommended.output import answer_json, output_folder
 from planner.views.render import show
 from simulator.accuracy.published_runs import LEAST_ROWS, network_error, step_time_error
@@ -24,7 +25,7 @@ from simulator.argument_names import Argument, Words
 from simulator.catalog import site
 from simulator.domain.job import Job, Objective
 from simulator.domain.limits import Limits
-from simulator.domain.plan import CheckpointScheme
+from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.domain.search_options import Algorithm
 from simulator.errors import InputError, NoSpaceError, StudyError, TrackingError, unwritten
 from studies.files.design_log import read_designs
@@ -382,9 +383,10 @@ def test_mixtures_of_experts_come_with_their_own_error_and_a_note() -> None:
     assert step_s / sure.step_time_low_s == pytest.approx(
         1.3
     )  # of which the errors of the rows reach less far
+    front = evaluate(experts, PlanTable.from_plans([answer.best.plan]))
     for num_rows, is_told in ((LEAST_ROWS - 1, False), (LEAST_ROWS, True)):
         off = sure.model_copy(update={"step_time_bias_fraction": -0.1, "step_time_num_compared": num_rows})
-        notes = " ".join(cautions(experts, None, off, answer.best))
+        notes = " ".join(cautions_on_answer(experts, front, answer.best, off))
         assert ("With this bias corrected" in notes) == is_told
     shown = io.StringIO()
     show(answer, Console(file=shown, width=100))
