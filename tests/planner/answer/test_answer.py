@@ -299,14 +299,18 @@ def test_a_page_without_space_leaves_the_answer_and_says_how_to_write_it(
 def test_a_recording_that_fails_is_a_warning_and_the_table_is_kept(
     job: Job, tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
 
     def refuse(*_: object) -> None:
         raise TrackingError(Words("MLflow store x (", Argument("tracking_uri"), "): gone"))
 
     monkeypatch.setattr(StudyTracker, "log_artifact", refuse)
-    answer = answer_to(job, tracking=True, tracking_uri=uri)
-    (kept,) = (tmp_path / "capplan-studies").iterdir()
+    # The name of a job is any text, and nothing of it leads out of the folder.
+    answer = answer_to(job.model_copy(update={"name": "../../7B, once"}), tracking=True, tracking_uri=uri)
+    (kept,) = (folder / "capplan-studies").iterdir()
+    assert kept.name.startswith("7B-once-capplan-")
     assert len(read_designs(kept)["design_id"]) == answer.num_evaluated
     assert "MLflow store x (as given): gone" in answer.warnings[-1]  # at a terminal, too
     assert kept.name in answer.warnings[-1]
