@@ -15,7 +15,6 @@ from simulator.domain.job import Job
 from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.model import ModelShape
 from simulator.domain.muon import LAST_ZERO_STAGE
-from simulator.domain.offer import Offer
 from simulator.domain.plan import (
     PlanTable,
     Recompute,
@@ -28,7 +27,7 @@ from simulator.domain.plan import (
 )
 from simulator.domain.vision import VisionEncoder
 from simulator.domain.workload import Workload
-from simulator.layout.casts import FAMILIES_WITH_BLOCK_SCALES
+from simulator.layout.casts import computes_in
 from simulator.layout.chunks import can_cut
 from simulator.layout.expert_ranks import expert_ranks
 from simulator.machine.offer_table import OfferTable
@@ -192,16 +191,9 @@ def _experts(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _number_format(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    computes = np.array([[computes_in(job, offer, each) for each in Precision] for offer in job.offers])
+    chips = [offer.accelerator for offer in job.offers]
+    computes = np.array([[computes_in(job.workload, chip, each) for each in Precision] for chip in chips])
     return np.where(computes[plans.offer, plans.precision], 0.0, 1.0)
-
-
-def computes_in(job: Job, offer: Offer, precision: Precision) -> bool:
-    """Returns whether the accelerators of an offer compute in a number format with the job's recipe."""
-    chip = offer.accelerator
-    has_scales = chip.kernel_family in FAMILIES_WITH_BLOCK_SCALES
-    can_scale = has_scales or precision is not Precision.FP8 or job.workload.fp8_recipe != "mxfp8"
-    return can_scale and chip.peak_flop_per_s(precision) is not None
 
 
 def _shard_groups(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:

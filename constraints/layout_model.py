@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from constraints.divisors import divisors
 from constraints.feasibility import exact_solver, minimal_conflict, sufficient_conflict
 from constraints.lattice import contexts, filled_cuts, listed_cuts, pipelines
-from constraints.layout import computes_in, recomputes_encoder, shared_vision, split_heads
+from constraints.layout import recomputes_encoder, shared_vision, split_heads
 from simulator.domain.job import Job
 from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.offer import Offer
 from simulator.domain.plan import SPLIT_BACKWARD, TO_AND_FRO, Recompute, Schedule
+from simulator.layout.casts import computes_in
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -207,7 +208,6 @@ class _Model:
 
     def _add_offer_rules(self) -> None:
         """Ranges, whole nodes and number formats; as in the lattice, the ranks of a layer stay within a link domain."""
-        precisions = self.job.workload.precisions
         for offer, is_taken in self._offers():
             self.model.add_linear_constraint(
                 self.num_gpus, offer.num_gpus.min, offer.num_gpus.max
@@ -215,7 +215,8 @@ class _Model:
             self._add_divides(
                 offer.node.num_accelerators, self.num_gpus, [is_taken, self.keeps["whole_nodes"]]
             )
-            if not any(computes_in(self.job, offer, precision) for precision in precisions):
+            workload, chip = self.job.workload, offer.accelerator
+            if not any(computes_in(workload, chip, precision) for precision in workload.precisions):
                 self.model.add_bool_and(~is_taken).only_enforce_if(self.keeps["number_format"])
             if not self.job.search.tensor_parallel:
                 self.model.add(self.tensor <= offer.node.link_domain_size).only_enforce_if(is_taken)

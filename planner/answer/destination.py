@@ -19,6 +19,7 @@ from simulator.errors import NoSpaceError
 from studies.designs.archive import Archive
 from studies.files.design_log import DesignLog
 from studies.files.design_parts import PARTS, DesignParts
+from studies.files.store import file_name
 from studies.progress import RECORDING_IN_MLFLOW, Progress, Report
 from studies.tracking.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.tracking.store_address import DEFAULT_FILE
@@ -118,7 +119,7 @@ class Destination:
         """Moves the design table out of the scratch folder and says where it is."""
         place = DEFAULT_FILE.parent
         place.mkdir(parents=True, exist_ok=True)
-        target = place / f"{self.job.name}-{self.scratch.name}"
+        target = place / file_name(self.job.name, self.scratch.name)
         (self.scratch / PARTS).mkdir(exist_ok=True)  # a search that found nothing to try has written nothing
         shutil.move(self.scratch / PARTS, target)
         return str(target)

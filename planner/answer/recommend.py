@@ -27,7 +27,7 @@ from planner.input.arguments import (
 from planner.input.given import checked_job
 from planner.job.unused_search import search_notes
 from planner.notes.carbon_scope import scope_text
-from planner.notes.cautions import cautions
+from planner.notes.cautions import cautions_on_answer, cautions_on_failure
 from planner.notes.hardware_notes import hardware_notes
 from planner.notes.reasons import rejections, why_chosen
 from planner.notes.servers_note import server_notes
@@ -254,7 +254,11 @@ def _answer(
         warnings=(
             *hardware_notes(job.offers),
             *(server_notes(choice.front.outcomes.checkpoints, choice.row) if choice else ()),
-            *cautions(job, front, uncertainty, best, others),
+            *(
+                cautions_on_answer(job, choice.front, best, uncertainty, others)
+                if choice and best
+                else cautions_on_failure(job)
+            ),
             *search_notes(job, result.algorithm, result.space.num_designs),
         ),
     )

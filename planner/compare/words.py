@@ -20,6 +20,11 @@ _NAMES = {
     "shard_ranks": "ranks of a shard group",
     "interleaved_group_size": "micro-batches of an interleaved group",
     "micro_batch_size": "sequences of a micro-batch",
+    "usd_per_million_tokens": "cost per million tokens",
+    "usd_per_effective_pflop_hour": "cost per PFLOP-hour of model FLOPs",
+    "kwh_per_million_tokens": "energy per million tokens",
+    "gco2e_per_exaflop": "carbon per exaFLOP",
+    "carbon_delay_kgco2e_s": "carbon x time to train",
 }
 """Names whose own words say too little."""
 _FIGURES = ("_days", "_usd", "_kwh", "_kgco2e", "_bytes", "_fraction", "_w", "_s")

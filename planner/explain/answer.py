@@ -26,6 +26,7 @@ from planner.explain.explanation import (
 from planner.explain.infeasible import NO_ID, SAME_FRACTION
 from planner.explain.infeasible import explain as why_infeasible
 from planner.explain.plan_checks import checks_of
+from planner.explain.right_product import right_products
 from planner.explain.runnable_plan import obstacles
 from planner.explain.violations import layout_violations
 from planner.input.arguments import check_switches
@@ -81,19 +82,20 @@ def explain_plan(job: Job, plan: Plan | Mapping[str, object]) -> PlanExplanation
     checked, num_gpus = plan_of(job, plan)
     checks = checks_of(job, checked, num_gpus)
     is_feasible = all(check.state in ("kept", "not_set") for check in checks)
-    ways_out = () if is_feasible or num_gpus != checked.num_gpus else _ways_out(job, checked)
     return PlanExplanation(
         job=job.name,
         model=job.workload.model.name,
         plan=checked,
         is_feasible=is_feasible,
         checks=checks,
-        ways_out=ways_out,
+        ways_out=() if is_feasible else _ways_out(job, checked, num_gpus),
     )
 
 
-def _ways_out(job: Job, plan: Plan) -> tuple[OtherChoice, ...]:
-    """Single changes with which a plan meets every constraint."""
+def _ways_out(job: Job, plan: Plan, num_gpus: int) -> tuple[OtherChoice, ...]:
+    """Single changes with which a plan meets every constraint on the accelerators that were asked for, or with its own."""
+    if num_gpus != plan.num_gpus:
+        return right_products(job, plan, num_gpus)
     found = one_change(job, plan, can_run=not obstacles(job, plan))
     admitted = [choice for choice in found.choices() if not choice.violated]
     return tuple(choice for choice in admitted if not layout_violations(job, choice.plan))

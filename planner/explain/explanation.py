@@ -68,7 +68,8 @@ class PlanExplanation(Record):
     """One for every constraint, in the order of `capplan explain`."""
     ways_out: tuple[OtherChoice, ...] = ()
     """Changes of one choice to a value that the search tries, on the same accelerators, with which a plan that violates
-    constraints meets all of them; data parallelism follows. The best value of each choice first."""
+    constraints meets all of them; data parallelism follows. The best value of each choice first. Where the degrees do not
+    multiply to `num_gpus`: changes of one degree, or of `num_gpus`, that make them."""
 
 
 class Binding(Record):

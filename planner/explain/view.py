@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from constraints.registry import CONSTRAINTS, Constraint
 from planner.explain.explanation import Check, PlanExplanation, SpaceExplanation, State
 from planner.job.named_model import told_changes
-from planner.recommended.choice_words import CHOICE_WORDS, written
+from planner.recommended.choice_words import CHOICE_WORDS, PRODUCT_WORDS, written
 from planner.recommended.comparisons import OtherChoice
 from planner.recommended.design_words import headline as design_headline
 from planner.text import human
@@ -36,6 +36,8 @@ WAYS_OUT = "Single changes with which it meets every constraint"
 """Heading of the ways out of a plan that violates some."""
 NO_WAY_OUT = "None, of the values that the search tries; `capplan recommend` changes several choices at once."
 """What stands there if there are none."""
+NO_RIGHT_PRODUCT = "None, of single degrees and numbers of accelerators; `capplan recommend` changes several choices at once."
+"""What stands there if the degrees contradict the number of accelerators."""
 STAGES = {
     "rules": "layout rules",
     "bounds": "bounds before simulation",
@@ -87,14 +89,16 @@ def show_plan(explained: PlanExplanation, console: Console) -> None:
 
 
 def _show_ways_out(explained: PlanExplanation, console: Console) -> None:
+    words = {**CHOICE_WORDS, **PRODUCT_WORDS}
     rows = [
-        (CHOICE_WORDS[name], ", ".join(f"{written(each.plan, name)} ({_took(each)})" for each in found))
+        (words[name], ", ".join(f"{written(each.plan, name)} ({_took(each)})" for each in found))
         for name, found in groupby(explained.ways_out, key=lambda choice: choice.name)
     ]
     if rows:
         grid(console, rows)
     else:
-        sentences(console, [NO_WAY_OUT])
+        is_right = all(check.state == "kept" for check in explained.checks if check.constraint == "degrees")
+        sentences(console, [NO_WAY_OUT if is_right else NO_RIGHT_PRODUCT])
 
 
 def _took(choice: OtherChoice) -> str:

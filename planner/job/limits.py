@@ -14,6 +14,7 @@ from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.offer import Offer
 from simulator.errors import Problem
+from simulator.layout.casts import computes_in
 
 
 def contradictions(job: Job) -> list[Problem]:
@@ -40,10 +41,13 @@ def _partial_nodes(job: Job) -> Iterator[Problem]:
 
 
 def _missing_formats(job: Job) -> Iterator[Problem]:
-    if not any(_peak_flop_per_s(job, offer) for offer in job.offers):
-        formats = ", ".join(job.workload.precisions)
-        missing = "fp16" if Precision.BF16 in job.workload.precisions else "bf16"
-        rule = f"is not computed by any offered accelerator; add {missing} or another accelerator"
+    workload, chips = job.workload, [offer.accelerator for offer in job.offers]
+    if not any(computes_in(workload, chip, precision) for chip in chips for precision in workload.precisions):
+        formats = ", ".join(workload.precisions)
+        missing = "fp16" if Precision.BF16 in workload.precisions else "bf16"
+        has_peak = any(chip.peak_flop_per_s(precision) for chip in chips for precision in workload.precisions)
+        by, recipe = (" with fp8_recipe mxfp8", "choose another recipe, ") if has_peak else ("", "")
+        rule = f"is not computed by any offered accelerator{by}; {recipe}add {missing} or another accelerator"
         yield Problem(
             path="workload.precisions",
             value=formats,
@@ -72,9 +76,3 @@ def _fewest(offer: Offer) -> int:
     """Returns the smallest number of accelerators in whole nodes that reaches the minimum."""
     node = offer.node.num_accelerators
     return math.ceil(offer.num_gpus.min / node) * node
-
-
-def _peak_flop_per_s(job: Job, offer: Offer) -> float:
-    """Returns the highest dense peak of one accelerator over the allowed formats; 0 if it supports none of them."""
-    rates = (offer.accelerator.peak_flop_per_s(precision) for precision in job.workload.precisions)
-    return max((rate or 0.0 for rate in rates), default=0.0)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from simulator.domain.hardware import Accelerator, Precision
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
-from simulator.layout.casts import FAMILIES_WITH_BLOCK_SCALES
+from simulator.layout.casts import computes_in
 from simulator.layout.trained_weights import trained_flop_per_token
 
 _TOO_FAST = "step_time_s = "
@@ -20,8 +20,7 @@ def format_reason(job: Job, plan: Plan) -> str:
     accelerator = job.offers[plan.offer].accelerator
     if accelerator.peak_flop_per_s(plan.precision) is None:
         return f"precision {plan.precision.value}: {accelerator.id} has only {_formats(accelerator)}"
-    has_scales = accelerator.kernel_family in FAMILIES_WITH_BLOCK_SCALES
-    if plan.precision is Precision.FP8 and job.workload.fp8_recipe == "mxfp8" and not has_scales:
+    if not computes_in(job.workload, accelerator, plan.precision):
         return f"precision mxfp8: {accelerator.id} scales no blocks of 8-bit products; it has {_formats(accelerator)}"
     return ""
 

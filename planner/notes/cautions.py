@@ -34,37 +34,47 @@ from simulator.domain.job import Job
 from simulator.units import YEAR
 
 
-def cautions(
+def cautions_on_answer(
     job: Job,
-    front: Evaluation | None,
-    uncertainty: Uncertainty | None = None,
-    best: Design | None = None,
+    front: Evaluation,
+    best: Design,
+    uncertainty: Uncertainty | None,
     others: SameAccelerators | None = None,
 ) -> tuple[str, ...]:
-    """Returns what the reader should know before relying on the figures.
+    """Returns what the reader of an answer should know before relying on its figures.
 
     Args:
         job: the job.
         front: the designs on the front.
-        uncertainty: that of the recommended design.
         best: the recommended design.
-        others: the best designs on its accelerators.
+        uncertainty: that of the recommended design.
+        others: the best designs on its accelerators; `None` where the search was stopped.
     """
-    notes = [*full_front_notes(front, best, others), *_no_deadline(job, front)] if front is not None else []
+    notes = [*full_front_notes(front, best, others), *_no_deadline(job, front)]
     notes += [*missed_notes(others), *pipeline_notes(job, others)] if others else []
-    if best:
-        notes += [*plan_notes(job, best), *balance_notes(job, best.plan), *precision_notes(job, best.plan)]
-        notes += straggler_notes(job, best.plan)
-    elif front is None or not len(front):
-        notes += memory_notes(job)
-    notes += accuracy_notes(job, uncertainty, best)
-    notes += calibration_notes(job)
+    notes += [*plan_notes(job, best), *balance_notes(job, best.plan), *precision_notes(job, best.plan)]
+    notes += straggler_notes(job, best.plan)
+    return (*notes, *_any_notes(job, uncertainty, best))
+
+
+def cautions_on_failure(job: Job) -> tuple[str, ...]:
+    """Returns what the reader of an answer without any design should know, and what may help."""
+    return (*memory_notes(job), *_any_notes(job))
+
+
+def cautions_on_plan(job: Job) -> tuple[str, ...]:
+    """Returns what the reader of one plan should know of its job, before the notes on the plan itself (`plan_notes`)."""
+    return tuple(_any_notes(job))
+
+
+def _any_notes(job: Job, uncertainty: Uncertainty | None = None, best: Design | None = None) -> list[str]:
+    """Remarks on a job, and on how well the step of the recommended design is known, if there is one."""
+    notes = [*accuracy_notes(job, uncertainty, best), *calibration_notes(job)]
     sites = [*map(job.site_of, job.offers), *job.what_if.sites]
     notes += [*grid_notes(sites), *cooling_notes(sites)]
     notes += price_notes(job)
     notes += [*told_changes(job.workload.model.source), *text_notes(job), *batch_notes(job)]
-    notes += unused_notes(job)
-    return tuple(notes)
+    return [*notes, *unused_notes(job)]
 
 
 def _no_deadline(job: Job, front: Evaluation) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from constraints.evaluation import evaluate
+from constraints.layout import is_valid_layout
 from planner.text import human
 from simulator.domain.hardware import CAST_FORMATS, Precision
 from simulator.domain.job import Job
@@ -18,7 +19,7 @@ _AQT = "AQT in MaxText; 8-bit floating point is no faster than bf16 there"
 
 
 def precision_notes(job: Job, plan: Plan) -> list[str]:
-    """Returns a note if the accelerators of a plan have fp8, the job does not search it, and the same layout gains by it.
+    """Returns a note if the layout of a plan may run in fp8, the job does not search it, and the layout gains by it.
 
     A plan in 8 bits that are integers has a note that says so.
     """
@@ -28,9 +29,10 @@ def precision_notes(job: Job, plan: Plan) -> list[str]:
         return [f"On {job.offers[plan.offer].accelerator.id} fp8 stands for 8-bit integers ({_AQT})."]
     if any(precision in CAST_FORMATS for precision in searched):
         return []
-    if not job.offers[plan.offer].accelerator.fp8_flop_per_s:
+    plans = PlanTable.from_plans([plan, plan.model_copy(update={"precision": Precision.FP8})])
+    if not is_valid_layout(job, plans).all():
         return []
-    both = evaluate(job, PlanTable.from_plans([plan, plan.model_copy(update={"precision": Precision.FP8})]))
+    both = evaluate(job, plans)
     times_s, costs_usd = both.scores.time_to_train_s, both.scores.cost_usd
     gain = 1.0 - float(times_s[1] / times_s[0])
     if not both.is_feasible[1] or gain < NOTEWORTHY_FRACTION:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from constraints.evaluation import evaluate
+from constraints.limits import usable_memory_bytes
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
@@ -52,7 +53,8 @@ def _at_stage_1(job: Job, plan: Plan) -> str:
     both = evaluate(job, PlanTable.from_plans([plan, plan.model_copy(update={"zero_stage": 1})]))
     summary, times_s = both.outcomes.summary, both.scores.time_to_train_s
     needed, capacity = (float(each[1]) for each in (summary.peak_memory_bytes, summary.memory_capacity_bytes))
-    if needed > capacity:
-        return f"With stage 1 this layout does not fit ({human.memory(needed)} of {human.memory(capacity)})"
+    if needed > usable_memory_bytes(job)[plan.offer]:
+        usable = f"{human.usable_share(job.search.memory_headroom_fraction)}{human.memory(capacity)}"
+        return f"With stage 1 this layout does not fit ({human.memory(needed)} of {usable})"
     change = human.change(float(times_s[1] / times_s[0]) - 1.0)
     return f"With stage 1 this layout trains in {human.duration(float(times_s[1]))} ({change})"

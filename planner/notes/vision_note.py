@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from planner.text.cut_words import in_short
 from simulator import catalog
 from simulator.cuts import simulate_cuts
 from simulator.domain.job import Job
-from simulator.domain.plan import SPLIT_BACKWARD, Plan, PlanTable, Recompute
+from simulator.domain.plan import SPLIT_BACKWARD, Plan, PlanTable, Recompute, Schedule
 from simulator.layout.encoder import share_with_images
 from simulator.machine.rank import Rank
 from simulator.simulate import steps_and_memory
@@ -90,7 +91,7 @@ def pipeline_notes(job: Job, others: SameAccelerators) -> list[str]:
 
 def memory_notes(job: Job) -> list[str]:
     """Returns what may help where no design was found, if the encoder keeps activations."""
-    if not _keeps_activations(job):
+    if not _can_recompute(job, job.search.pipeline_schedules):
         return []
     note = (
         "The vision encoder keeps activations on the first stage: workload.images.encoder_recompute=full keeps inputs of its "
@@ -117,10 +118,11 @@ def _ignores_encoder(job: Job) -> bool:
     return not counts and not isinstance(job.workload.stage_layers, tuple) and max(stages or [2]) > 1
 
 
-def _keeps_activations(job: Job) -> bool:
-    """Whether a trained encoder keeps more than the inputs of its layers."""
+def _can_recompute(job: Job, schedules: Iterable[Schedule]) -> bool:
+    """Whether a trained encoder keeps more than the inputs of its layers, and need not under one of these schedules."""
     is_trained = job.workload.images is not None and job.workload.trained_vision == "all"
-    return is_trained and not recomputes_encoder(job.workload)
+    keeps_activations = is_trained and not recomputes_encoder(job.workload)
+    return keeps_activations and not set(SPLIT_BACKWARD).issuperset(schedules)
 
 
 def _setting(cut: _Cut) -> str:
@@ -132,7 +134,7 @@ def _setting(cut: _Cut) -> str:
 
 def _recomputation(job: Job, plan: Plan) -> list[str]:
     """A note if recomputing the encoder saves much memory of the fullest accelerator, or makes a plan fit."""
-    if not _keeps_activations(job) or plan.pipeline_schedule in SPLIT_BACKWARD:
+    if not _can_recompute(job, [plan.pipeline_schedule]):
         return []
     assert job.workload.images is not None
     images = job.workload.images.model_copy(update={"encoder_recompute": Recompute.FULL})

@@ -17,7 +17,7 @@ from planner.input.plan_input import plan_of
 from planner.job.unused_workload import narrowed_to
 from planner.notes.accuracy_notes import never_measured_notes
 from planner.notes.carbon_scope import scope_text
-from planner.notes.cautions import cautions, plan_notes
+from planner.notes.cautions import cautions_on_plan, plan_notes
 from planner.notes.hardware_notes import hardware_notes
 from planner.notes.interval_note import interval_notes
 from planner.notes.memory_note import full_plan_notes
@@ -219,7 +219,7 @@ def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> l
 def _notes_on_choices(job: Job, plan: Plan) -> tuple[str, ...]:
     """Notes on the accelerator, the number format and fields without effect, for this plan alone."""
     precisions = job.workload.precisions
-    notes = list(cautions(narrowed_to(job, plan), None))
+    notes = list(cautions_on_plan(narrowed_to(job, plan)))
     if plan.precision not in precisions:
         known = ", ".join(precision.value for precision in precisions)
         notes.append(f"precision {plan.precision.value} is not among those of the job ({known}).")

@@ -21,6 +21,8 @@ CHOICE_WORDS = {
     "checkpoint_scheme": "checkpoints",
 }
 """Choices for readers, by their fields."""
+PRODUCT_WORDS = {"data_parallel": "DP", "num_gpus": "accelerators"}
+"""What follows from degrees and from each other, for readers, by their fields."""
 
 
 def written(plan: Plan, name: str) -> str:

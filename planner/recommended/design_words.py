@@ -9,6 +9,7 @@ from typing import Protocol
 from planner.recommended.comparisons import DrawnFigure, InputUncertainty
 from planner.recommended.recommendation import Design, Recommendation, Spread, Uncertainty
 from planner.text import human
+from planner.text.figure_units import figure_text
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, Schedule
 from simulator.units import DAY, KILO
@@ -173,15 +174,13 @@ def powers(design: Design) -> Iterator[tuple[str, str, str]]:
 def merits(design: Design) -> Iterator[tuple[str, str, str]]:
     """Yields cost and carbon per token and per operation, market-based carbon, water, and rent against purchase."""
     found = design.metrics
-    price, energy = (found.get(name) for name in ("usd_per_million_tokens", "kwh_per_million_tokens"))
-    if price is not None and energy is not None:
-        yield "per 1M tokens", f"${human.digits(price)}", f"{human.digits(energy)} kWh"
-    names = ("usd_per_effective_pflop_hour", "gco2e_per_exaflop", "carbon_delay_kgco2e_s")
-    price, intensity, delay = (found.get(name) for name in names)
-    if price is not None and intensity is not None and delay is not None:
-        yield "per PFLOP-hour", f"${human.digits(price)}", "of model FLOPs"
-        delayed = f"{human.digits(delay / KILO / DAY)} t CO2e x days (tCDP)"
-        yield "per exaFLOP", f"{human.digits(intensity)} g CO2e", f"carbon intensity (CCI); {delayed}"
+    told = {name: figure_text(name, value) for name, value in found.items() if value is not None}
+    if {"usd_per_million_tokens", "kwh_per_million_tokens"} <= told.keys():
+        yield "per 1M tokens", told["usd_per_million_tokens"], told["kwh_per_million_tokens"]
+    if {"usd_per_effective_pflop_hour", "gco2e_per_exaflop", "carbon_delay_kgco2e_s"} <= told.keys():
+        yield "per PFLOP-hour", told["usd_per_effective_pflop_hour"], "of model FLOPs"
+        delayed = told["carbon_delay_kgco2e_s"]
+        yield "per exaFLOP", told["gco2e_per_exaflop"], f"carbon intensity (CCI); {delayed}"
     market, water = found.get("operational_market_kgco2e"), found.get("water_l")
     if market is not None:
         yield "", human.carbon(market), "operational, market-based (by what the operator buys)"

@@ -18,6 +18,7 @@ from constraints.scheme_rules import can_save_by
 from constraints.space import pruned_space
 from objectives.pareto import compromise_losses
 from planner.job.unused_workload import narrowed_to
+from planner.recommended.choice_words import CHOICE_WORDS
 from planner.recommended.comparisons import OtherChoice
 from simulator.domain.job import Job
 from simulator.domain.offer import GpuRange
@@ -26,22 +27,7 @@ from simulator.record import finite_or_none
 from simulator.table import Booleans, Integers
 from simulator.units import DAY
 
-CHOICES = (
-    "tensor_parallel",
-    "pipeline_parallel",
-    "virtual_pipeline",
-    "pipeline_schedule",
-    "interleaved_group_size",
-    "context_parallel",
-    "expert_parallel",
-    "micro_batch_size",
-    "recompute",
-    "recompute_num_layers",
-    "zero_stage",
-    "shard_ranks",
-    "precision",
-    "checkpoint_scheme",
-)
+CHOICES = tuple(CHOICE_WORDS)
 """Fields of a plan whose other values are tried. Data parallelism follows from them; spares and power caps trade one objective
 for another, which the front shows."""
 SEARCHED = {
@@ -73,7 +59,9 @@ class SameAccelerators:
 
     def choices(self) -> tuple[OtherChoice, ...]:
         """Returns the best design with each other value of each choice, the best first."""
-        return tuple(self._choice(name, row) for name in CHOICES for row in self._others(name))
+        return tuple(
+            other_choice(self.job, name, self.leaders, row) for name in CHOICES for row in self._others(name)
+        )
 
     def best_roomy(self) -> Evaluation | None:
         """Returns the best design that fills no more than `ROOMY_FRACTION` of the memory; `None` if there is none."""
@@ -93,19 +81,21 @@ class SameAccelerators:
         is_told = (values == NOT_CHOSEN) & _is_chosen(plan, name)
         return sorted(first[(values != own) & ~is_told].tolist())
 
-    def _choice(self, name: str, row: int) -> OtherChoice:
-        plan, excess, scores = self.leaders.plans.plan(row), self.leaders.excess, self.leaders.scores
-        return OtherChoice(
-            name=name,
-            value=plan.model_dump(mode="json")[name],
-            plan=plan,
-            violated=tuple(limit for limit, shares in excess.columns().items() if shares[row]),
-            time_to_train_days=finite_or_none(float(scores.time_to_train_s[row]) / DAY),
-            objective_values={
-                objective.value: finite_or_none(float(scores.objective(objective)[row]))
-                for objective in self.job.objectives
-            },
-        )
+
+def other_choice(job: Job, name: str, designs: Evaluation, row: int) -> OtherChoice:
+    """Returns one of some designs as another value of a choice, which is a field of a plan."""
+    plan, excess, scores = designs.plans.plan(row), designs.excess, designs.scores
+    return OtherChoice(
+        name=name,
+        value=plan.model_dump(mode="json")[name],
+        plan=plan,
+        violated=tuple(limit for limit, shares in excess.columns().items() if shares[row]),
+        time_to_train_days=finite_or_none(float(scores.time_to_train_s[row]) / DAY),
+        objective_values={
+            objective.value: finite_or_none(float(scores.objective(objective)[row]))
+            for objective in job.objectives
+        },
+    )
 
 
 def same_accelerators(job: Job, plan: Plan) -> SameAccelerators:

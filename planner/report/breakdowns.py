@@ -67,11 +67,8 @@ def _shown_designs(answer: Recommendation, best: Design) -> list[tuple[str, Desi
     """The recommended design and the best designs on the front for each objective, each once."""
     roles: dict[int, list[str]] = {best.design_id: ["recommended"]}
     designs = {best.design_id: best} | {design.design_id: design for design in answer.front}
-    for objective in map(Objective, answer.objectives):
-        if objective in OBJECTIVE_FIELDS and answer.front:
-            field, _ = OBJECTIVE_FIELDS[objective]
-            values = [float(getattr(design, field)) for design in answer.front]
-            least = answer.front[int(np.argmin(values))]
+    for least in answer.best_of_each:
+        if (objective := Objective(least.objective)) in OBJECTIVE_FIELDS:
             roles.setdefault(least.design_id, []).append(f"lowest {OBJECTIVE_WORDS[objective]}")
     return [
         (

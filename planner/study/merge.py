@@ -1,7 +1,7 @@
 """How are several studies of one job combined? Their designs in one study, each once, with the front of all.
 
-Studies may differ in seed, search or part of the space. They must not differ in limits or prices, because a design would
-score differently in each of them. A merged study counts as the studies that it contains.
+Studies may differ in seed, search or part of the space. They must not differ in limits, prices or the memory that designs
+leave free, because a design would score differently in each of them. A merged study counts as the studies that it contains.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ from studies.files.journal import Journal
 MAY_DIFFER = ("name", "search")
 """Fields of a job in which merged studies may differ."""
 
+JUDGES = ("memory_headroom_fraction",)
+"""Fields of a search in which they may not: these decide whether a design is feasible, the others which ones are tried."""
+
 IDENTITY = ("job", "simulation_hash", "job_hash", "code_hash", "catalog_hash")
 """Facts that the new study takes from the first one."""
 
@@ -48,8 +51,8 @@ def merge_studies(paths: Sequence[Path], target: Path, created_at: datetime) -> 
 
     Raises:
         InputError: there are fewer than two studies, or one is named twice.
-        StudyError: the studies differ in more than name and search, were simulated by another version or keep only fronts,
-            or the target exists or cannot be written.
+        StudyError: the studies differ in more than name and search or in the memory that designs leave free, were simulated
+            by another version or keep only fronts, or the target exists or cannot be written.
     """
     named, different = len(paths), len({path.resolve() for path in paths})
     if different < max(2, named):
@@ -150,6 +153,10 @@ def _check_alike(paths: Sequence[Path], all_facts: Sequence[Mapping[str, str]]) 
 
 
 def _difference(first: Job, second: Job) -> str:
-    """The first field in which two jobs differ although they must not; empty if there is none."""
+    """The first field in which two jobs differ although they must not, of a search with values; empty if there is none."""
     fields = [name for name in Job.model_fields if name not in MAY_DIFFER]
-    return next((name for name in fields if getattr(first, name) != getattr(second, name)), "")
+    if different := next((name for name in fields if getattr(first, name) != getattr(second, name)), ""):
+        return different
+    values = {name: (getattr(first.search, name), getattr(second.search, name)) for name in JUDGES}
+    told = (f"search.{name} ({own:g} and {other:g})" for name, (own, other) in values.items() if own != other)
+    return next(told, "")

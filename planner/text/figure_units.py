@@ -1,13 +1,19 @@
-"""How is a field written for readers? The unit at the end of its name decides."""
+"""How is a field written for readers? The unit in its name decides, mostly at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from planner.text import human
+from simulator.units import DAY, KILO
 
 _UNITS: tuple[tuple[str, Callable[[float], str]], ...] = (
-    ("gco2e_per_exaflop", human.digits),
+    ("usd_per_million_tokens", lambda usd: f"${human.digits(usd)}"),
+    ("usd_per_effective_pflop_hour", lambda usd: f"${human.digits(usd)}"),
+    ("kwh_per_million_tokens", lambda kwh: f"{human.digits(kwh)} kWh"),
+    ("gco2e_per_exaflop", lambda gco2e: f"{human.digits(gco2e)} g CO2e"),
+    ("_kgco2e_s", lambda kgco2e_s: f"{human.digits(kgco2e_s / KILO / DAY)} t CO2e x days (tCDP)"),
+    ("_w_per_s", human.power_ramp),
     ("_per_s", human.digits),
     ("_days", human.days),
     ("_usd", human.dollars),

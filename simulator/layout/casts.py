@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from simulator.domain.choices import CastRecipe
-from simulator.domain.hardware import Precision
+from simulator.domain.hardware import Accelerator, Precision
 from simulator.domain.plan import PlanTable
 from simulator.domain.workload import Workload
 from simulator.table import Booleans, Floats
@@ -69,6 +69,13 @@ BLOCKWISE_SLOWDOWN = 1.28
 """Slowdown of 8-bit products with block scales in software: 1.1 to 1.5 on H100 (aiconfigurator-core 0.12), geometric mean."""
 FAMILIES_WITH_BLOCK_SCALES = ("blackwell", "cdna4", "trainium3")
 """Architectures whose matrix units apply a scale to each block."""
+
+
+def computes_in(workload: Workload, accelerator: Accelerator, precision: Precision) -> bool:
+    """Returns whether an accelerator computes products in a number format, with the recipe of the workload."""
+    has_scales = accelerator.kernel_family in FAMILIES_WITH_BLOCK_SCALES
+    can_scale = has_scales or precision is not Precision.FP8 or workload.fp8_recipe != "mxfp8"
+    return can_scale and accelerator.peak_flop_per_s(precision) is not None
 
 
 def product_bytes(plans: PlanTable) -> Floats:

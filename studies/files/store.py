@@ -27,7 +27,18 @@ NUM_SHOWN_DIGITS: Final = 8
 NUM_LEAST_CHARACTERS: Final = 4
 """Least characters of its name or hash by which a study can be found: fewer are probably a typing error."""
 LONGEST_NAME: Final = 60
-"""Most characters of the job's name in the name of its study, because file names have a limited length."""
+"""Most characters of the job's name in the name of a file of its study, because file names have a limited length."""
+
+
+def file_name(job_name: str, ending: str) -> str:
+    """Returns a name for a file or folder of a job's study: what its name has of letters, digits and points, and an ending.
+
+    Example:
+        >>> file_name("../7B, second try", "0a1b")
+        '7B-second-try-0a1b'
+    """
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", job_name).strip("-.")[:LONGEST_NAME]
+    return f"{readable or 'study'}-{ending}"
 
 
 def called(path: Path) -> str:
@@ -71,9 +82,8 @@ class StudyStore:
 
     def path_for(self, job: Job, seed: int, keep: Keep = "all") -> Path:
         """Returns the file of the study of a job, whether or not it exists."""
-        readable = re.sub(r"[^A-Za-z0-9._-]+", "-", job.name).strip("-.")[:LONGEST_NAME]
         digits = Identity.of(job, seed, keep).study[:NUM_SHOWN_DIGITS]
-        return self.folder / f"{readable or 'study'}-{digits}{SUFFIX}"
+        return self.folder / f"{file_name(job.name, digits)}{SUFFIX}"
 
     def path_named(self, into: str) -> Path:
         """Returns the file of a new study with this name.

@@ -123,8 +123,6 @@ def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> N
         # Four ranks have copies of two groups of keys with Mamba-2 alone.
         (H100_RENTED, LINEAR, {"context_parallel": [4]}, ()),
         (H100_RENTED, DELTA, {"context_parallel": [4]}, ("context_exchange",)),
-        # Hopper has no scales for blocks.
-        (H100_RENTED, SCALED_BY_BLOCK, {}, ("number_format",)),
         # Four chunks on a stage are no V, and one micro-batch is no group of eight.
         (H100_RENTED, {}, {"pipeline_schedules": ["1f1b", "zb_v"], "pipeline_parallel": [8], "virtual_pipeline": [4],
                            "micro_batch_sizes": [64]}, ("interleaving", "schedule")),
@@ -140,6 +138,14 @@ def test_the_rules_at_fault_are_named(
     job = job_with(offer, workload=workload, search={"micro_batch_sizes": [1], **search})
     assert conflicting_rules(job) == rules
     assert (len(enumerate_layouts(job)) == 0) == bool(rules)
+
+
+def test_a_recipe_that_no_accelerator_has_is_at_fault_where_a_job_was_not_read_from_a_file() -> None:
+    # Hopper has no scales for blocks; files with such a job are refused.
+    job = job_with(H100_RENTED, workload={"precisions": ["fp8"]})
+    job = changed(job, workload=changed(job.workload, fp8_recipe="mxfp8"))
+    assert conflicting_rules(job) == ("number_format",)
+    assert len(enumerate_layouts(job)) == 0
 
 
 def test_the_nearest_cluster_and_batch_have_layouts_and_none_is_nearer() -> None:

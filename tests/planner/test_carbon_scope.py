@@ -6,7 +6,7 @@ import pytest
 
 from planner.grid_conventions import grid_convention, grid_notes
 from planner.notes.carbon_scope import scope_text
-from planner.notes.cautions import cautions
+from planner.notes.cautions import cautions_on_plan
 from planner.recommended.design_words import merits
 from planner.recommended.designs import design_at, water_scope
 from simulator.domain.hardware import Site
@@ -42,15 +42,15 @@ class TestConventions:
     def test_sites_that_count_their_grids_otherwise_are_a_warning(self) -> None:
         # Virginia's figure is the EPA's of 2020, combustion alone; Norway's is Ember's of 2025, life cycle.
         job = job_with({**H100_RENTED, "site": "us-virginia"}, {**A100_RENTED, "site": "norway"})
-        (note,) = (note for note in cautions(job, None) if "conventions" in note)
+        (note,) = (note for note in cautions_on_plan(job) if "conventions" in note)
         assert (
             "(us-virginia: combustion, 2020, grid of a region; norway: life cycle, 2025, national mean)"
             in note
         )
         alike = job_with({**H100_RENTED, "site": "france"}, {**A100_RENTED, "site": "norway"})
-        assert not any("conventions" in note for note in cautions(alike, None))
+        assert not any("conventions" in note for note in cautions_on_plan(alike))
         asked = job_with({**H100_RENTED, "site": "us-virginia"}, what_if={"sites": ["poland"]})
-        assert any("poland: life cycle, 2024" in note for note in cautions(asked, None))
+        assert any("poland: life cycle, 2024" in note for note in cautions_on_plan(asked))
         assert (
             case_of(asked, "in poland").note == "grid by another convention: life cycle, 2024, national mean"
         )

@@ -13,10 +13,11 @@ import pytest
 from mlflow import MlflowClient
 from rich.console import Console
 
+from constraints.evaluation import evaluate
 from planner import Recommendation, recommend
 from planner.cli import commands as cli
 from planner.job.file import parse_job
-from planner.notes.cautions import cautions
+from planner.notes.cautions import cautions_on_answer
 from planner.recommended.output import answer_json, output_folder
 from planner.views.render import show
 from simulator.accuracy.published_runs import LEAST_ROWS, network_error, step_time_error
@@ -24,7 +25,7 @@ from simulator.argument_names import Argument, Words
 from simulator.catalog import site
 from simulator.domain.job import Job, Objective
 from simulator.domain.limits import Limits
-from simulator.domain.plan import CheckpointScheme
+from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.domain.search_options import Algorithm
 from simulator.errors import InputError, NoSpaceError, StudyError, TrackingError, unwritten
 from studies.files.design_log import read_designs
@@ -298,14 +299,18 @@ def test_a_page_without_space_leaves_the_answer_and_says_how_to_write_it(
 def test_a_recording_that_fails_is_a_warning_and_the_table_is_kept(
     job: Job, tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
 
     def refuse(*_: object) -> None:
         raise TrackingError(Words("MLflow store x (", Argument("tracking_uri"), "): gone"))
 
     monkeypatch.setattr(StudyTracker, "log_artifact", refuse)
-    answer = answer_to(job, tracking=True, tracking_uri=uri)
-    (kept,) = (tmp_path / "capplan-studies").iterdir()
+    # The name of a job is any text, and nothing of it leads out of the folder.
+    answer = answer_to(job.model_copy(update={"name": "../../7B, once"}), tracking=True, tracking_uri=uri)
+    (kept,) = (folder / "capplan-studies").iterdir()
+    assert kept.name.startswith("7B-once-capplan-")
     assert len(read_designs(kept)["design_id"]) == answer.num_evaluated
     assert "MLflow store x (as given): gone" in answer.warnings[-1]  # at a terminal, too
     assert kept.name in answer.warnings[-1]
@@ -382,9 +387,10 @@ def test_mixtures_of_experts_come_with_their_own_error_and_a_note() -> None:
     assert step_s / sure.step_time_low_s == pytest.approx(
         1.3
     )  # of which the errors of the rows reach less far
+    front = evaluate(experts, PlanTable.from_plans([answer.best.plan]))
     for num_rows, is_told in ((LEAST_ROWS - 1, False), (LEAST_ROWS, True)):
         off = sure.model_copy(update={"step_time_bias_fraction": -0.1, "step_time_num_compared": num_rows})
-        notes = " ".join(cautions(experts, None, off, answer.best))
+        notes = " ".join(cautions_on_answer(experts, front, answer.best, off))
         assert ("With this bias corrected" in notes) == is_told
     shown = io.StringIO()
     show(answer, Console(file=shown, width=100))

@@ -23,6 +23,8 @@ from simulator.domain.offer import Estimate
         ("site.water_onsite_l_per_kwh", "site: water onsite"),
         ("goodput_fraction", "goodput"),
         ("another design", "another design"),
+        ("metrics.usd_per_million_tokens", "metrics: cost per million tokens"),
+        ("metrics.carbon_delay_kgco2e_s", "metrics: carbon x time to train"),
     ],
 )
 def test_names_are_words(name: str, words: str) -> None:

@@ -293,6 +293,20 @@ def test_an_accelerator_that_computes_a_format_is_enough() -> None:
     assert "workload.precisions = fp8: is not computed by any offered accelerator" in message
 
 
+def test_a_format_whose_recipe_no_offered_accelerator_has_is_refused() -> None:
+    # Block scales of MXFP8 need Blackwell; Hopper has 8 bits with other scales.
+    mxfp8 = ["workload.precisions=[fp8]", "workload.fp8_recipe=mxfp8"]
+    offers = [{"accelerator": name, "num_gpus": 64} for name in ("h100-sxm5-80gb", "b200-sxm-180gb")]
+    assert parse_job(changed(offers=offers), overrides=mxfp8).offers
+    assert parse_job(changed(offers=offers[:1]), overrides=[mxfp8[0]]).offers
+    message = refusal(changed(offers=offers[:1]), *mxfp8)
+    assert (
+        "workload.precisions = fp8: is not computed by any offered accelerator with fp8_recipe mxfp8; "
+        in message
+    )
+    assert "; choose another recipe, add bf16 or another accelerator" in message
+
+
 # The reference
 
 

@@ -13,7 +13,7 @@ from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import draw_objectives
 from objectives.usage import Usage
 from planner.job.unused_fields import unused_fields, unused_notes
-from planner.notes.cautions import cautions
+from planner.notes.cautions import cautions_on_plan
 from simulator.catalog import node
 from simulator.domain.job import Job
 from simulator.domain.options import Factors, InputFactors
@@ -158,7 +158,7 @@ def test_the_remark_names_every_field_once_with_its_reason() -> None:
         ),
         "carbon_scope counts nothing of the making: carbon is that of operation alone.",
     ]
-    assert set(unused_notes(job)) <= set(cautions(job, None))
+    assert set(unused_notes(job)) <= set(cautions_on_plan(job))
 
 
 def test_a_site_where_no_offer_stands_is_told_as_unused() -> None:

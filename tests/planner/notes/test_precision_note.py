@@ -41,6 +41,9 @@ def test_the_figures_are_those_of_the_same_layout_in_fp8() -> None:
     [
         pytest.param(job_of(changed(WORKLOAD, precisions=("bf16", "fp8"))), PLAN, id="fp8 was searched"),
         pytest.param(job_of(WORKLOAD, rented("a100-sxm4-80gb")), PLAN, id="the accelerator has no fp8"),
+        pytest.param(
+            job_of(changed(WORKLOAD, fp8_recipe="mxfp8")), PLAN, id="the accelerator lacks the recipe"
+        ),
         pytest.param(changed(JOB, limits=Limits(power_w=1.0)), PLAN, id="the layout breaks a limit"),
         pytest.param(
             job_of(training("llama-3.2-1b", global_batch_size=64)),

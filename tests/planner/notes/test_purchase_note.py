@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from constraints.evaluation import evaluate
 from planner import simulate_plan
-from planner.notes.cautions import cautions
+from planner.notes.cautions import cautions_on_answer
+from simulator.domain.plan import PlanTable
 from tests.support import H100_BOUGHT, H100_RENTED, job_with
 
 PLAN = {"tp": 2, "dp": 16, "recompute": "full"}
@@ -22,9 +24,10 @@ def notes_of(
     job = job_with(offer, limits=limits or {}, **sections)
     found = simulate_plan(job, {**PLAN, "spares": spares}, with_sensitivities=False)
     assert found.design is not None
+    front = evaluate(job, PlanTable.from_plans([found.design.plan]))
     of_plan, of_answer = (
         [note for note in notes if "up front" in note]
-        for notes in (found.warnings, cautions(job, None, None, found.design))
+        for notes in (found.warnings, cautions_on_answer(job, front, found.design, None))
     )
     assert of_plan == of_answer
     return of_plan

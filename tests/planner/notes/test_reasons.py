@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from constraints.evaluation import evaluate
-from planner.notes.cautions import cautions
+from planner.notes.cautions import cautions_on_answer
 from planner.notes.reasons import rule_text, searched_text, why_chosen
+from planner.recommended.designs import design_at
 from studies.designs.offer_tally import OfferTally
 from tests.planner.hand_made import recommended
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
@@ -140,10 +141,11 @@ def test_the_longest_of_the_runs_of_more_than_a_year_is_told() -> None:
     job = job_with(H100_RENTED)
     front = evaluate(job, plans_with(*({"num_gpus": num} for num in (16, 32, 64))))
     front = replace(front, scores=replace(front.scores, time_to_train_s=np.array([300.0, 400, 500]) * DAY))
-    told = next(note for note in cautions(job, front) if "longer than a year" in note)
+    best = design_at(job, front, 0, 0)
+    told = next(note for note in cautions_on_answer(job, front, best, None) if "longer than a year" in note)
     assert told.startswith("2 of 3 designs on the front take longer than a year, up to 500 days")
     late = job_with(H100_RENTED, limits={"deadline_days": 600})
-    assert not any("longer than a year" in note for note in cautions(late, front))
+    assert not any("longer than a year" in note for note in cautions_on_answer(late, front, best, None))
 
 
 def test_a_site_that_no_design_of_the_front_has_is_told() -> None:

@@ -10,7 +10,7 @@ from planner.one_design.simulated_design import simulate_plan
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
-from tests.simulator.builders import job_of, plan_of, training
+from tests.simulator.builders import changed, job_of, plan_of, training
 
 JOB = job_of(training("llama-3.1-8b", global_batch_size=64))
 FEW = "Few frameworks support ZeRO stage"
@@ -61,6 +61,19 @@ def test_the_remark_has_the_time_of_stage_1_or_why_it_cannot_be() -> None:
     needed, capacity = whole.peak_memory_bytes, whole.memory_capacity_bytes
     assert needed > capacity
     assert f"does not fit ({human.memory(needed)} of {human.memory(capacity)})" in too_large
+
+
+def test_what_a_job_leaves_free_of_the_memory_is_not_there_for_stage_1() -> None:
+    plan = plan_of(pipeline=2, data=8, zero=2)
+    whole = simulate_plan(JOB, plan_of(pipeline=2, data=8, zero=1), with_sensitivities=False).design
+    assert whole is not None
+    needed, capacity = whole.peak_memory_bytes, whole.memory_capacity_bytes
+    assert needed < capacity
+    for spare, is_told in ((0.01, False), (-0.01, True)):
+        free = round(1.0 - needed / capacity - spare, 4)
+        (note,) = remarks(changed(JOB, search=changed(JOB.search, memory_headroom_fraction=free)), plan)
+        share = f"{human.percent(1.0 - free)} (search.memory_headroom_fraction) of {human.memory(capacity)}"
+        assert (f"does not fit ({human.memory(needed)} of {share})" in note) == is_told
 
 
 @pytest.mark.parametrize("zero_stages", [(2,), None])

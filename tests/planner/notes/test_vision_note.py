@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-from planner.notes.cautions import cautions
+from constraints.evaluation import evaluate
+from planner.notes.cautions import cautions_on_answer, cautions_on_failure
 from planner.notes.vision_note import memory_notes, pipeline_notes, text_notes, vision_notes
 from planner.one_design.simulated_design import simulate_plan
 from planner.recommended.recommendation import Design
 from planner.recommended.same_accelerators import same_accelerators
 from simulator.domain.job import Job
-from simulator.domain.plan import Plan, Recompute
+from simulator.domain.plan import Plan, Recompute, Schedule
 from simulator.layout.chunks import split_layers
 from tests.simulator.builders import changed, job_of, plan_of, table_of, training
 from tests.simulator.vision import IMAGES, TOWER, on_images
@@ -114,9 +115,22 @@ class TestRecomputation:
         (note,) = memory_notes(JOB)
         assert "workload.images.encoder_recompute=full" in note
         assert "workload.images.trains_encoder=false" in note
-        assert note in cautions(JOB, None)
+        assert note in cautions_on_failure(JOB)
         assert not memory_notes(with_workload(images=changed(MANY, encoder_recompute=Recompute.FULL)))
         assert not memory_notes(job_of(training()))
+
+    def test_it_is_not_told_where_the_schedules_rule_it_out(self) -> None:
+        # The layout rule `weight_gradients`: schedules that delay weight gradients keep what these need.
+        for schedules, is_told in (((Schedule.ZB_H1, Schedule.ZB_V), False), (tuple(Schedule), True)):
+            search = changed(JOB.search, pipeline_schedules=schedules)
+            assert bool(memory_notes(changed(JOB, search=search))) == is_told
+
+    def test_what_may_help_a_failed_search_is_not_told_of_one_plan(self) -> None:
+        for schedule in (Schedule.ONE_F_ONE_B, Schedule.ZB_H1):
+            plan = changed(PIPELINE, pipeline_schedule=schedule, recompute=Recompute.NONE, zero_stage=1)
+            found = simulate_plan(JOB, plan, with_sensitivities=False)
+            assert found.design is not None
+            assert not set(memory_notes(JOB)) & set(found.warnings)
 
 
 class TestPipelines:
@@ -137,7 +151,8 @@ class TestPipelines:
         assert tensor * pipeline * data == self.ALONE.num_gpus
         assert pipeline > 1
         others = same_accelerators(JOB, self.ALONE)
-        assert note in cautions(JOB, None, best=simulated(JOB, self.ALONE), others=others)
+        front = evaluate(JOB, table_of(self.ALONE))
+        assert note in cautions_on_answer(JOB, front, simulated(JOB, self.ALONE), None, others)
 
     def test_nothing_is_told_of_pipelines_that_are_slower_with_the_best_cut_too(self) -> None:
         fast = plan_of(tensor=2, data=8)

@@ -19,7 +19,7 @@ from constraints.evaluation import evaluate
 from planner.answer.recommend import recommend
 from planner.cli.commands import main
 from planner.job.file import load_job
-from planner.notes.cautions import cautions
+from planner.notes.cautions import cautions_on_answer
 from planner.recommended.design_words import configuration
 from planner.report.build import DrawnReport
 from planner.report.data import DesignCounts, Figure, Quantity, Report
@@ -369,17 +369,19 @@ def test_a_recommended_design_that_hardly_fits_is_named_before_all_others() -> N
         full = replace(summary, peak_memory_bytes=0.97 * summary.memory_capacity_bytes)
         front = replace(chosen, outcomes=replace(chosen.outcomes, summary=full))
         shown = best.model_copy(update={"peak_memory_bytes": used * best.memory_capacity_bytes})
-        assert cautions(job(), front, None, shown)[0].startswith(begins)
-    assert not any("fill" in note for note in cautions(job(), chosen, None, best))
+        assert cautions_on_answer(job(), front, shown, None)[0].startswith(begins)
+    assert not any("fill" in note for note in cautions_on_answer(job(), chosen, best, None))
 
 
 def test_runs_of_more_than_a_year_are_noted_where_no_deadline_keeps_them_out() -> None:
-    found = evaluate(job(), PlanTable.from_plans([best_of(drawn().report).plan]))
+    best = best_of(drawn().report)
+    found = evaluate(job(), PlanTable.from_plans([best.plan]))
     for days, deadline_days, is_told in ((400.0, None, True), (400.0, 500.0, False), (300.0, None, False)):
         front = replace(found, scores=replace(found.scores, time_to_train_s=np.array([days * 86_400.0])))
         limits = job().limits.model_copy(update={"deadline_days": deadline_days})
         asked = job().model_copy(update={"limits": limits})
-        assert any("longer than a year" in note for note in cautions(asked, front)) == is_told
+        notes = cautions_on_answer(asked, front, best, None)
+        assert any("longer than a year" in note for note in notes) == is_told
 
 
 def test_the_command_of_the_page_gives_the_same_answer(

@@ -15,6 +15,7 @@ import pytest
 from matplotlib.lines import Line2D
 
 from planner.answer.recommend import recommend
+from planner.recommended.comparisons import Best
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report import breakdowns as report_breakdowns
 from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
@@ -246,6 +247,35 @@ def test_a_title_never_breaks_before_a_sign() -> None:
     assert "+3\N{NO-BREAK SPACE}%" in shown
 
 
+def least_by(objective: str, *designs: Design) -> tuple[Best, ...]:
+    """The first of some designs as the best in an objective; the others equal it."""
+    ids = [design.design_id for design in designs]
+    made = Best(
+        objective=objective,
+        design_id=ids[0],
+        value=1.0,
+        shared_with=tuple(ids[1:]),
+        compared_with=None,
+        drivers=(),
+        changes={},
+    )
+    return (made,)
+
+
+def test_of_designs_with_as_low_a_value_the_picture_names_the_one_that_the_answer_names() -> None:
+    report = drawn().report
+    best = best_of(report).model_copy(update={"cost_usd": 1.0})
+    twin = best.model_copy(update={"design_id": 7_777})
+    for first, second in ((best, twin), (twin, best)):
+        for front in ((first, second), (second, first)):
+            answer = report.answer.model_copy(
+                update={"front": front, "best_of_each": least_by("cost", first, second)}
+            )
+            labels = [bar.label for bar in breakdowns(report.job, answer, best)[0].bars]
+            (named,) = (label for label in labels if "lowest cost" in label)
+            assert named.startswith("recommended, ") == (first is best)
+
+
 def test_a_picture_of_several_designs_names_the_ranks_of_all() -> None:
     report = drawn().report
     step_seconds = {"compute_s": 2.0, "tensor_comm_s": 1.0}
@@ -256,7 +286,8 @@ def test_a_picture_of_several_designs_names_the_ranks_of_all() -> None:
         return design.model_copy(update=changed)
 
     def named(best: Design, *others: Design) -> set[str]:
-        answer = report.answer.model_copy(update={"front": others})
+        best_of_each = least_by("time_to_train", *others) if others else ()
+        answer = report.answer.model_copy(update={"front": others, "best_of_each": best_of_each})
         step = next(each for each in breakdowns(report.job, answer, best) if each.name == "step")
         return {part.label for bar in step.bars for part in bar.parts} - {"compute"}
 
@@ -273,7 +304,8 @@ def test_what_only_another_design_spends_is_drawn_too() -> None:
         each.model_copy(update={"cost_parts_usd": its})
         for each, its in zip((best, other), parts, strict=True)
     )
-    cost = breakdowns(report.job, report.answer.model_copy(update={"front": (dear,)}), own)[0]
+    answer = report.answer.model_copy(update={"front": (dear,), "best_of_each": least_by("energy", dear)})
+    cost = breakdowns(report.job, answer, own)[0]
     assert [[part.value for part in bar.parts] for bar in cost.bars] == [[100.0, 0.0], [90.0, 20.0]]
 
 
@@ -290,7 +322,8 @@ def test_what_only_another_design_spends_is_drawn_too() -> None:
 def test_the_title_of_a_run_names_its_largest_loss(seconds: dict[str, float], title: str) -> None:
     report = drawn().report
     best = best_of(report).model_copy(update={"run_seconds": seconds})
-    figures = breakdowns(report.job, report.answer.model_copy(update={"front": ()}), best)
+    alone = report.answer.model_copy(update={"front": (), "best_of_each": ()})
+    figures = breakdowns(report.job, alone, best)
     assert [each.title for each in figures if each.name == "run"] == [title]
 
 
@@ -327,7 +360,7 @@ def test_small_parts_are_drawn_and_rounding_and_what_is_not_there_are_none() -> 
     # A part of half a per cent, and what rounding of a difference leaves of another one.
     parts = {"rent_usd": 995.0, "storage_usd": 5.0, "electricity_usd": 1e-10}
     best = best_of(drawn().report).model_copy(update={"cost_parts_usd": parts})
-    alone = drawn().report.answer.model_copy(update={"front": ()})
+    alone = drawn().report.answer.model_copy(update={"front": (), "best_of_each": ()})
     cost = breakdowns(job(), alone, best)[0]
     assert [part.value for part in cost.bars[0].parts] == [995.0, 5.0]
 
@@ -335,7 +368,7 @@ def test_small_parts_are_drawn_and_rounding_and_what_is_not_there_are_none() -> 
 def test_the_note_of_a_single_bar_is_a_sentence() -> None:
     report = drawn().report
     best = best_of(report)
-    alone = report.answer.model_copy(update={"front": (best,), "best_by_objective": {}})
+    alone = report.answer.model_copy(update={"front": (best,), "best_of_each": ()})
     notes = {each.name: each.note for each in breakdowns(report.job, alone, best)}
     assert notes["carbon"].startswith("Location-based grid")
     assert all(not note or (note[0].isupper() and note.endswith(".")) for note in notes.values())

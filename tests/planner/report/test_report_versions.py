@@ -12,6 +12,7 @@ import pytest
 
 from planner.cli.commands import main
 from planner.compare.sides import read_side
+from planner.report.data import BarsFigure
 from planner.report.files import write_page
 from planner.report.sources import report_of_folder
 from simulator.errors import InputError
@@ -141,5 +142,12 @@ def test_fields_that_an_older_answer_lacks_and_that_have_a_default_are_filled_in
     older = tmp_path / "older"
     shutil.copytree(answered(), older)
     file = older / "recommendation.json"
-    file.write_text(without(file.read_text(), "what_if", "best_of_each", "warnings"))
+    file.write_text(without(file.read_text(), "what_if", "warnings"))
     assert report_of_folder(older).report.figures == drawn().report.figures
+    # Without the best designs, the recommended one is drawn alone.
+    file.write_text(without(file.read_text(), "best_of_each"))
+    old, new = report_of_folder(older).report.figures, drawn().report.figures
+    assert [figure.name for figure in old] == [figure.name for figure in new]
+    (cost,) = (figure for figure in old if figure.name == "cost")
+    assert isinstance(cost, BarsFigure)
+    assert [bar.label.partition(":")[0] for bar in cost.bars] == ["recommended"]

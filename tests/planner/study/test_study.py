@@ -13,15 +13,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from constraints.evaluation import evaluate
+from constraints.limits import ExcessTable
+from constraints.space import pruned_space
+from objectives.scores import ScoreTable
 from planner.cli.terminal.output import rendered
 from planner.recommended.study_facts import ANSWER
 from planner.study.durable import StudyAnswer, resume_study, run_study_of
 from planner.study.export import export_designs
-from planner.study.merge import merge_studies
+from planner.study.merge import JUDGES, merge_studies
 from planner.study.reports import front_of, list_studies, state_of, status_of
 from planner.study.view import show_list, show_status
 from planner.tracking.sending import Target
 from simulator.domain.limits import Limits
+from simulator.domain.plan import CheckpointScheme, Recompute, Schedule
+from simulator.domain.search_options import Algorithm, Search
 from simulator.errors import InputError, StudyError
 from studies.files import identity
 from studies.files.design_log import read_designs
@@ -45,6 +51,36 @@ for line in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 """Resumes a study in a process of its own for as many seconds as each line says."""
+
+
+OTHER_SEARCH: dict[str, object] = {
+    "algorithm": Algorithm.RANDOM,
+    "exhaustive_up_to": 7,
+    "max_evaluations": 77,
+    "max_seconds": 7.0,
+    "stagnation_evaluations": 77,
+    "least_gain_fraction": 0.5,
+    "population_size": 77,
+    "num_restarts": 7,
+    "num_refinements": 7,
+    "memory_headroom_fraction": 0.9999,
+    "tensor_parallel": (8,),
+    "pipeline_parallel": (7,),
+    "virtual_pipeline": (7,),
+    "pipeline_schedules": (Schedule.ZB_H1,),
+    "interleaved_group_sizes": (77,),
+    "context_parallel": (7,),
+    "expert_parallel": (7,),
+    "micro_batch_sizes": (7,),
+    "recompute": (Recompute.NONE,),
+    "recompute_num_layers": (7,),
+    "zero_stages": (0,),
+    "hybrid_sharding": (True,),
+    "checkpoint_schemes": (CheckpointScheme.NONE,),
+    "with_spares": (False,),
+    "power_caps": (0.7,),
+}
+"""Values that no field of a search has in `job_of`."""
 
 
 @pytest.fixture(scope="module")
@@ -284,6 +320,34 @@ def test_studies_of_other_limits_do_not_add_up(tmp_path: Path, whole: StudyAnswe
     for paths in ([whole.path], [whole.path, whole.path], [whole.path, other.path, whole.path]):
         with pytest.raises(InputError, match="merging needs two studies or more, each named once"):
             merge_studies(paths, tmp_path / "both.study", NOW)
+
+
+def test_studies_that_leave_other_shares_of_memory_free_do_not_add_up(tmp_path: Path) -> None:
+    names = {share: job_of(memory_headroom_fraction=share) for share in (0.0, 0.25)}
+    paths = [made(tmp_path, job=job, num_batches=0).path for job in names.values()]
+    for (own, other), asked in (((0, 0.25), paths), ((0.25, 0), paths[::-1])):
+        why = rf"differ in search.memory_headroom_fraction \({own} and {other}\): merge studies of one job"
+        with pytest.raises(StudyError, match=why):
+            merge_studies(asked, tmp_path / "both.study", NOW)
+
+
+@pytest.mark.parametrize("name", Search.model_fields)
+def test_no_field_of_a_search_in_which_merged_studies_may_differ_changes_how_a_design_is_judged(
+    name: str,
+) -> None:
+    job = job_of()
+    plans = pruned_space(job).layouts.take(slice(0, 20))
+    changed = job.model_copy(update={"search": job.search.model_copy(update={name: OTHER_SEARCH[name]})})
+    assert getattr(changed.search, name) != getattr(job.search, name)
+    own, other = evaluate(job, plans), evaluate(changed, plans)
+    is_same = [
+        np.array_equal(
+            getattr(getattr(own, part), column), getattr(getattr(other, part), column), equal_nan=True
+        )
+        for part, table in (("scores", ScoreTable), ("excess", ExcessTable))
+        for column in table.names()
+    ]
+    assert all(is_same) == (name not in JUDGES)
 
 
 def test_resuming_an_answered_study_without_its_store_gives_the_answer_and_the_reason(
