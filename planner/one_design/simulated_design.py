@@ -212,7 +212,10 @@ def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> l
     notes += [*spares_notes(job, design), *server_notes(evaluation.outcomes.checkpoints, 0)]
     notes += [*interval_notes(plan, design.checkpoint_interval_s, evaluation), *full_plan_notes(design)]
     if not _can_be_replayed(evaluation):
-        notes.append("The run fails or saves too often to be replayed, so its spread is unknown.")
+        notes.append(
+            "The run fails or saves too often to be replayed, so its spread is unknown, and its mean less certain "
+            "(docs/model/run.md)."
+        )
     return [*notes, *left_out(job, plan)]
 
 

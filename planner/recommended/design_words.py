@@ -168,7 +168,7 @@ def powers(design: Design) -> Iterator[tuple[str, str, str]]:
     )
     yield "hall", hall, f"peak IT power, plus {cooling} for cooling; {rack} per rack"
     ramp, share = human.power_ramp(design.power_ramp_w_per_s), human.percent(design.power_range_fraction)
-    yield "power swing", swing, f"{ramp} when all nodes stall at once; {share} of the IT power"
+    yield "power swing", swing, f"with cooling, {ramp} when all nodes stall; {share} of the IT power"
 
 
 def merits(design: Design) -> Iterator[tuple[str, str, str]]:

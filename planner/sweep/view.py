@@ -15,13 +15,15 @@ from planner.sweep.axis_values import as_written
 from planner.sweep.grid import Sweep
 from planner.sweep.table import BROKEN, MODEL, Row, can_run, step_notes_of
 from planner.text import human
-from planner.text.text_blocks import grid, headline, sentences, title
+from planner.text.text_blocks import grid, headline, sentences, side_by_side, title
 from simulator.units import MINUTE
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+FIRST_COLUMNS = ("GPUs", "accelerator", "MFU", "time")
+"""Columns in front of those of the schemes."""
 NONE = "-"
 """The cell of a scheme that no layout supports."""
 ELSEWHERE = "*"
@@ -47,7 +49,8 @@ def show_sweep(sweep: Sweep, rows: list[Row], console: Console, *, is_whole: boo
     tables = [(name, list(_table(sweep, point))) for name, point in _points(sweep, rows)]
     for name, lines in tables:
         title(console, name)
-        grid(console, lines)
+        for part in side_by_side(console, lines, num_first=len(FIRST_COLUMNS)):
+            grid(console, part)
     notes = ["Each cell: the highest goodput over all intervals (%), and its interval (minutes)."]
     if any(cell.endswith(ELSEWHERE) for _, lines in tables for line in lines for cell in line):
         notes.append(
@@ -159,7 +162,7 @@ def _points(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
 
 def _table(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, ...]]:
     schemes = [scheme.value for scheme in sweep.checkpoint_schemes]
-    yield "GPUs", "accelerator", "MFU", "time", *schemes
+    yield *FIRST_COLUMNS, *schemes
     for size, here in _grouped(rows, lambda row: human.count(cast(int, row["num_gpus"]))).items():
         best = best_by_scheme(here)
         yield size, *_best_figures(best), *_cells(best, schemes)

@@ -72,6 +72,26 @@ def grid(console: Console, rows: Iterable[Sequence[str]]) -> None:
     console.print(Padding(table, (0, 0, 0, _INDENT)))
 
 
+def side_by_side(
+    console: Console, rows: Sequence[Sequence[str]], *, num_first: int
+) -> list[list[tuple[str, ...]]]:
+    """Returns tables that have room beside each other's: each with the first columns and as many others as fit unbroken.
+
+    Args:
+        console: where they are written.
+        rows: cells of one wide table, all rows of one length.
+        num_first: columns that every table repeats.
+    """
+    widths = [max(map(cell_len, column)) + _GAP for column in zip(*rows, strict=True)]
+    room = console.width - _INDENT + _GAP - sum(widths[:num_first])
+    groups: list[list[int]] = []
+    for column in range(num_first, len(widths)):
+        if not groups or sum(widths[each] for each in groups[-1]) + widths[column] > room:
+            groups.append([])
+        groups[-1].append(column)
+    return [[(*row[:num_first], *(row[column] for column in group)) for row in rows] for group in groups]
+
+
 def _column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
     """Returns column widths that fit into `room`: the widest column shrinks first, none below its longest word."""
     widths = [max(map(cell_len, column)) for column in columns]

@@ -57,8 +57,8 @@ class Search(Record):
     num_restarts: PositiveInt = Field(default=2, le=100)
     """Independent runs, from different corners of the space, whose fronts are merged."""
     num_refinements: int = Field(default=20, ge=0, le=1000)
-    """Optuna trials per front design, for at most 40 designs, of its checkpoint interval, unless the job sets one, and its
-    power cap; 0: none. They are additional to `max_evaluations` and end with `max_seconds`."""
+    """Optuna trials per front design, for at most 40 designs, of its checkpoint scheme and interval, unless the job sets one,
+    its spare nodes and its power cap; 0: none. They are additional to `max_evaluations` and end with `max_seconds`."""
     memory_headroom_fraction: float = Field(default=0.0, ge=0, lt=1)
     """Share of every accelerator's memory that a design must leave free, such as 0.1, as a margin for errors of the memory
     model."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import math
+
+import pytest
+from rich.console import Console
 
 from planner.cli.terminal.output import rendered
 from planner.notes.step_note import StepNote, StepNotes
 from planner.sweep.grid import Sweep
 from planner.sweep.table import Row
 from planner.sweep.view import number, show_sweep
+from planner.text.text_blocks import grid, side_by_side
 from simulator.step.step_reach import BeyondPart
 
 SWEEP = Sweep.model_validate(
@@ -165,3 +170,22 @@ def test_models_that_are_changed_are_told_once() -> None:
     changed = [row(size, "async", 0.95, 20.0, model="Known, changed: num_layers 8") for size in (8, 16)]
     words = " ".join(shown(SWEEP, [*changed, row(24, "async", 0.95, 20.0, model="Known")]).split())
     assert words.count("The model is ") == words.count("The model is Known, changed: num_layers 8.") == 1
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_many_schemes_stand_in_several_tables_whose_cells_are_whole(width: int) -> None:
+    rows = [
+        ("GPUs", "time", *(f"scheme-{number}" for number in range(9))),
+        ("131,072", "7.89 days", *9 * ("90.57    65.4",)),
+    ]
+    console = Console(width=width, file=io.StringIO())
+    parts = side_by_side(console, rows, num_first=2)
+    assert [cell for part in parts for cell in part[0][2:]] == list(rows[0][2:])
+    for part in parts:
+        assert {row[:2] for row in part} == {("GPUs", "time"), ("131,072", "7.89 days")}
+        out = io.StringIO()
+        grid(Console(width=width, file=out), part)
+        _, cells = out.getvalue().rstrip("\n").split("\n")
+        assert cells.count("90.57    65.4") == len(part[0]) - 2
+        assert "131,072" in cells
+    assert (len(parts) == 1) is (width == 200)

@@ -82,7 +82,7 @@ def test_a_bought_design_says_beneath_the_first_line_what_its_cost_is_not() -> N
         "$1.25 M to $2.51 M over the price range of the hardware",
         "energy 850 MWh peak power 1.10 MW",
         "hall 1.00 MW peak IT power, plus 100 kW for cooling; 40.0 kW per rack",
-        "power swing 700 kW 350 kW/s when all nodes stall at once; 63.0 % of the IT power",
+        "power swing 700 kW with cooling, 350 kW/s when all nodes stall; 63.0 % of the IT power",
         "per 1M tokens $0.925 0.425 kWh",
         "per PFLOP-hour $120 of model FLOPs",
         "per exaFLOP 250 g CO2e carbon intensity (CCI); 12,900 t CO2e x days (tCDP)",
