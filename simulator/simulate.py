@@ -166,5 +166,4 @@ def _price_layouts(job: Job, layouts: PlanTable) -> tuple[StepTable, MemoryTable
 
 def _mfu_fraction(job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable) -> Floats:
     flop = trained_flop_per_token(job.workload) * job.workload.tokens_per_step
-    peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
-    return np.asarray(flop / (steps.step_time_s * plans.num_gpus) / peak)
+    return np.asarray(flop / (steps.step_time_s * plans.num_gpus) / offers.peak_of(plans.precision))

@@ -20,6 +20,7 @@ from simulator.domain.plan import Plan, PlanTable
 from simulator.domain.workload import Workload
 from simulator.record import Choice
 from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.simulate import simulate
 
 TYPICAL = "typical"
 """The preset for a planner without data on the fleet."""
@@ -108,7 +109,8 @@ class KnownRun:
         bare, _ = plan_of(job, {"zero_stage": habits.zero_stage, **written})
         if "num_spare_nodes" in written:
             return bare
-        (spares,) = sufficient_spare_nodes(job, PlanTable.from_plans([bare])).tolist()
+        plans = PlanTable.from_plans([bare])
+        (spares,) = sufficient_spare_nodes(job, plans, simulate(job, plans).run.calm_s).tolist()
         return bare.model_copy(update={"num_spare_nodes": spares})
 
     def _habits(self, accelerator: str, precision: str) -> Habits:

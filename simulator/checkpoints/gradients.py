@@ -33,7 +33,7 @@ def gradient_assisted(saves: Saves) -> Costs:
 
 
 def _exposed_s(saves: Saves, copy_s: Floats) -> Floats:
-    """Exposed time of a gradient-assisted save (GoCkpt, arXiv 2511.07035); forward is a third of both passes.
+    """Exposed time of a gradient-assisted save (GoCkpt, arXiv 2511.07035).
 
     s = max(0, T_S - K T_ovl) + T_G (K - 1)/2, or overlapped
     s = max(0, T_S - K T_ovl) + sum over i = 1..K-1 of max(0, i/K T_G - (t_update + t_forward)),
@@ -46,7 +46,7 @@ def _exposed_s(saves: Saves, copy_s: Floats) -> Floats:
     late_s = np.maximum(0.0, copy_s - window * overlap_s)
     if options.gradient_variant is GradientVariant.BASE:
         return np.asarray(late_s + gradient_s * ((window - 1) / 2.0))
-    hidden_s = designs.optimizer_s + overlap_s / 3.0
+    hidden_s = designs.optimizer_s + designs.forward_share * overlap_s
     exposed = (np.maximum(0.0, i / window * gradient_s - hidden_s) for i in range(1, window))
     return total(chain([late_s], exposed))
 

@@ -16,6 +16,7 @@ from simulator.domain.plan import PlanTable, shard_group
 from simulator.domain.reliability import Reliability
 from simulator.domain.workload import Workload
 from simulator.layout.expert_ranks import expert_ranks
+from simulator.layout.forward_share import forward_share
 from simulator.layout.matrices import num_matrix_weights
 from simulator.layout.model_states import WEIGHT_BYTES
 from simulator.layout.trained_weights import num_trained_parameters, num_trained_routed_parameters
@@ -47,6 +48,8 @@ class Designs(Table):
     host_power_w: Floats
     step_time_s: Floats
     optimizer_s: Floats
+    forward_share: Floats
+    """Share of forward passes in all passes of a step."""
 
     @classmethod
     def of(
@@ -74,6 +77,7 @@ class Designs(Table):
             host_power_w=offers.host_power_w[rows],
             step_time_s=step_time_s[rows],
             optimizer_s=optimizer_s[rows],
+            forward_share=forward_share(workload, plans)[rows],
         )
 
     @property

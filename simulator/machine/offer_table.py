@@ -66,6 +66,10 @@ class OfferTable(Table):
         _latest[:] = [(job, table)]
         return table
 
+    def peak_of(self, precision: Integers) -> Floats:
+        """Returns the dense peak of each row in a number format, given by its code, `(n,)`; NaN where there is none."""
+        return np.take_along_axis(self.peak_flop_per_s, precision[:, None], axis=1)[:, 0]
+
 
 _latest: list[tuple[Job, OfferTable]] = []
 """The most recent job; jobs do not change, so the same one has the same table."""

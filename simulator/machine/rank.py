@@ -208,8 +208,7 @@ class Rank:
     @cached_property
     def sustained_flop_per_s(self) -> Floats:
         """Dense peak of the plan's number format at the clock of a training step."""
-        peak = np.take_along_axis(self.offers.peak_flop_per_s, self.plans.precision[:, None], axis=1)[:, 0]
-        return np.asarray(peak * self.sustained_fraction)
+        return np.asarray(self.offers.peak_of(self.plans.precision) * self.sustained_fraction)
 
     @cached_property
     def element_bytes(self) -> Floats:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from simulator.compiled import compiled
+from simulator.domain.plan import SPLIT_BACKWARD, TO_AND_FRO, Schedule
 
-ONE_F_ONE_B, GPIPE, ZB_H1, ZB_V, DUAL_PIPE_V = range(5)
-"""Schedules, by the codes of `simulator.domain.plan.Schedule`."""
+ONE_F_ONE_B, GPIPE, ZB_H1, ZB_V, DUAL_PIPE_V = (schedule.code for schedule in Schedule)
+_SPLIT_BACKWARD, _TO_AND_FRO = (
+    tuple(schedule.code for schedule in some) for some in (SPLIT_BACKWARD, TO_AND_FRO)
+)
+"""Schedules by their codes, as compiled functions read them."""
 
 
 class PipelineShape(NamedTuple):
@@ -24,13 +28,13 @@ class PipelineShape(NamedTuple):
 @compiled
 def num_directions(schedule: int) -> int:
     """Returns 3 where weight gradients are separate operations, else 2."""
-    return 3 if schedule in (ZB_H1, ZB_V, DUAL_PIPE_V) else 2
+    return 3 if schedule in _SPLIT_BACKWARD else 2
 
 
 @compiled
 def turns_back(schedule: int) -> bool:
     """Returns whether each stage has two chunks, the second ones in reverse from the last stage to the first."""
-    return schedule in (ZB_V, DUAL_PIPE_V)
+    return schedule in _TO_AND_FRO
 
 
 @compiled

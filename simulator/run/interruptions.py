@@ -190,5 +190,4 @@ def _longest_run_s(job: Job, plans: PlanTable) -> Floats:
     """Length of the run at `LEAST_MFU_FRACTION` of the peak, `(n,)`; NaN where the number format is missing."""
     workload, offers = job.workload, OfferTable.from_job(job).take(plans.offer)
     flop = workload.tokens * trained_flop_per_token(workload)
-    peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
-    return np.asarray(flop / (plans.num_gpus * peak * LEAST_MFU_FRACTION))
+    return np.asarray(flop / (plans.num_gpus * offers.peak_of(plans.precision) * LEAST_MFU_FRACTION))

@@ -3,38 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from math import ceil
+from typing import Any
 
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 
 
+def _told(words: str, most: int = 0) -> Any:  # noqa: ANN401 (a field of any type)
+    """A part as it is told, with `{}` in the place of its figure, and the most of it in a published step."""
+    return field(metadata={"words": words, "most": most})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reach:
     """What in a step is larger or newer than in others, each part on its own; 0 if a step has nothing of it."""
 
-    sequence_tokens: int
-    context_ranks: int
+    sequence_tokens: int = _told("sequences of {} tokens", most=65_536)
+    context_ranks: int = _told("context parallelism {}", most=2)
     """Ranks that share a sequence."""
-    tensor_domains: int
+    tensor_domains: int = _told("tensor parallelism across link domains", most=1)
     """Link domains that the ranks of one tensor-parallel group span."""
-    is_latent: bool
+    is_latent: bool = _told("latent attention")
     """Whether keys and values are compressed to a latent vector."""
-    is_linear: bool
+    is_linear: bool = _told("linear attention")
     """Whether some blocks keep a state instead of attending."""
-    has_indexer: bool
+    has_indexer: bool = _told("attention to chosen tokens")
     """Whether an indexer chooses the tokens that attention sees."""
-    is_compressed: bool
+    is_compressed: bool = _told("compressed attention")
     """Whether attention sees compressed tokens."""
-    has_streams: bool
+    has_streams: bool = _told("hyper-connections")
     """Whether several streams carry the residual."""
-    has_images: bool
+    has_images: bool = _told("images")
     """Whether a vision encoder makes tokens of images."""
-    has_adapters: bool
+    has_adapters: bool = _told("low-rank adapters")
     """Whether low-rank adapters are trained instead of the weights."""
-    is_in_4_bits: bool
+    is_in_4_bits: bool = _told("4 bits")
     """Whether products are in 4 bits."""
 
     def is_within(self, measured: Iterable[Reach]) -> bool:
@@ -45,34 +51,10 @@ class Reach:
     @property
     def parts(self) -> tuple[int, ...]:
         """All parts, in the order of their fields."""
-        return (
-            self.sequence_tokens,
-            self.context_ranks,
-            self.tensor_domains,
-            self.is_latent,
-            self.is_linear,
-            self.has_indexer,
-            self.is_compressed,
-            self.has_streams,
-            self.has_images,
-            self.has_adapters,
-            self.is_in_4_bits,
-        )
+        return tuple(getattr(self, part.name) for part in fields(self))
 
 
-MEASURED_REACH = Reach(
-    sequence_tokens=65_536,
-    context_ranks=2,
-    tensor_domains=1,
-    is_latent=False,
-    is_linear=False,
-    has_indexer=False,
-    is_compressed=False,
-    has_streams=False,
-    has_images=False,
-    has_adapters=False,
-    is_in_4_bits=False,
-)
+MEASURED_REACH = Reach(**{part.name: part.metadata["most"] for part in fields(Reach)})
 """The largest of each part among the published steps of docs/validation.md, all of it on dense models: the few steps of
 mixtures of experts have short sequences and no context parallelism, for which their error of 30 % at least stands."""
 
@@ -117,25 +99,17 @@ def reach_of(job: Job, plans: PlanTable, row: int) -> Reach:
 
 def parts_beyond(reach: Reach) -> tuple[BeyondPart, ...]:
     """Returns what in a step goes beyond everything measured; nothing if it is within."""
-    words = (
-        f"sequences of {{}} tokens (measured: up to {MEASURED_REACH.sequence_tokens:,})",
-        f"context parallelism {{}} (measured: up to {MEASURED_REACH.context_ranks})",
-        "tensor parallelism across link domains",
-        "latent attention",
-        "linear attention",
-        "attention to chosen tokens",
-        "compressed attention",
-        "hyper-connections",
-        "images",
-        "low-rank adapters",
-        "4 bits",
-    )
-    found = zip(reach.parts, MEASURED_REACH.parts, words, strict=True)
     return tuple(
-        BeyondPart(words=told, figure=f"{part:,}" if "{}" in told else "")
-        for part, most, told in found
-        if part > most
+        _beyond(part.metadata["words"], part.metadata["most"], own)
+        for part, own in zip(fields(reach), reach.parts, strict=True)
+        if own > part.metadata["most"]
     )
+
+
+def _beyond(words: str, most: int, own: int) -> BeyondPart:
+    if "{}" not in words:
+        return BeyondPart(words=words)
+    return BeyondPart(words=f"{words} (measured: up to {most:,})", figure=f"{own:,}")
 
 
 def beyond_measured(reach: Reach) -> tuple[str, ...]:
