@@ -56,32 +56,30 @@ _DECISIVE = (
 
 def hardware_notes(offers: Iterable[Offer]) -> tuple[str, ...]:
     """Returns what to mind of the accelerators and nodes on offer."""
-    found = [
-        note
-        for offer in offers
-        for note in (
-            *_estimates(offer.accelerator),
-            *_far_off(offer.accelerator),
-            *_far_off(offer.node),
-        )
-    ]
-    return tuple(dict.fromkeys(found))
+    offered = tuple(offers)
+    found = [note for offer in offered for note in (*_far_off(offer.accelerator), *_far_off(offer.node))]
+    return (*_estimates(offer.accelerator for offer in offered), *dict.fromkeys(found))
 
 
-def _estimates(accelerator: Accelerator) -> Iterator[str]:
-    """Yields a note on decisive figures of an accelerator that are estimates of the catalogue."""
-    if accelerator.id not in catalog.names(Kind.ACCELERATORS):
-        return
-    estimated = [
-        figure.quantity.replace("_", " ")
-        for figure in catalog.figures(Kind.ACCELERATORS, accelerator.id)
-        if figure.quantity in _DECISIVE and _is_estimate(figure, accelerator)
-    ]
-    if estimated:
+def _estimates(accelerators: Iterable[Accelerator]) -> Iterator[str]:
+    """Yields notes on decisive figures of accelerators that are estimates of the catalogue, one for all with the same."""
+    named: dict[str, dict[str, None]] = {}
+    for accelerator in accelerators:
+        if estimated := ", ".join(_estimated(accelerator)):
+            named.setdefault(estimated, {})[accelerator.id] = None
+    for estimated, names in named.items():
         yield (
-            f"The catalogue estimates of {accelerator.id}: {', '.join(estimated)}. `capplan catalog accelerators "
-            f"{accelerator.id}` says from what; give your own figures where you have better ones."
+            f"The catalogue estimates of {', '.join(names)}: {estimated}. `capplan catalog accelerators {next(iter(names))}` "
+            "says from what; give your own figures where you have better ones."
         )
+
+
+def _estimated(accelerator: Accelerator) -> Iterator[str]:
+    """Yields the decisive figures of an accelerator that are estimates."""
+    if accelerator.id in catalog.names(Kind.ACCELERATORS):
+        for figure in catalog.figures(Kind.ACCELERATORS, accelerator.id):
+            if figure.quantity in _DECISIVE and _is_estimate(figure, accelerator):
+                yield figure.quantity.replace("_", " ")
 
 
 def _is_estimate(figure: Figure, accelerator: Accelerator) -> bool:

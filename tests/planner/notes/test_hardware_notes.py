@@ -59,6 +59,15 @@ class TestEstimates:
             "`capplan catalog accelerators vr200` says from what; give your own figures where you have better ones."
         )
 
+    def test_accelerators_with_the_same_estimates_are_told_together_and_once(self) -> None:
+        notes = hardware_notes(
+            [offer_of(name) for name in ("trainium3", "vr200", "ascend-910c", "trainium3")]
+        )
+        assert [note.partition(". ")[0] for note in notes] == [
+            "The catalogue estimates of trainium3, ascend-910c: thermal design power",
+            "The catalogue estimates of vr200: memory, memory bandwidth, bf16 peak, fp8 peak, fp4 peak, thermal design power",
+        ]
+
     @pytest.mark.parametrize("name", ["h100-sxm5-80gb", "b200-sxm-180gb", "gb300", "mi355x", "mi300x"])
     def test_published_figures_are_not_told(self, name: str) -> None:
         assert hardware_notes([offer_of(name)]) == ()
