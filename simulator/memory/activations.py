@@ -7,6 +7,7 @@ may be offloaded to host memory. A vision encoder keeps its own on the first sta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,11 @@ from simulator.memory.held_chunks import held_ratio, most_held
 from simulator.memory.layer_activations import LayerActivations, both_kinds, layer_input_bytes
 from simulator.memory.predicted_tokens import kept_and_again_bytes, plans_of_modules
 from simulator.table import Floats, Integers, total
+
+_Kinds = tuple[LayerActivations, LayerActivations]
+"""A dense layer, and one with experts."""
+_NOTHING = LayerActivations(kept=np.zeros(1), at_work=np.zeros(1))
+"""What a stage without modules, or without an encoder, has of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +49,25 @@ def activations_of_stage(
     workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers
 ) -> Activations:
     """Returns the activations of one stage of each design, `(n,)`, or of s stages of each, `(s, n)`."""
-    return activations_of_layers(
-        workload,
-        plans,
-        stage=stage,
-        dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
-        expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
-        chunks=chunks,
+    kinds = both_kinds(workload, plans)
+    numbers = [chunks.on_stage(each, stage) for each in (chunks.num_dense_layers, chunks.num_expert_layers)]
+    layers = _alike_layers(workload, plans, kinds, numbers)
+    modules, encoder = _modules(workload, plans, chunks, stage), _encoder(workload, plans, chunks, stage)
+    in_flight = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
+    kept, at_work, held = layers.kept + modules.kept + encoder.kept, layers.at_work, in_flight
+    if np.any((plans.virtual_pipeline > 1) | (plans.recompute_num_layers > 0)):
+        of_chunks, needed = _chunk_bytes(workload, plans, chunks, kinds)
+        held = in_flight * held_ratio(plans, num_micro_batches(workload, plans), of_chunks, stage)
+        kept = chunks.on_stage(of_chunks, stage)
+        if needed is not None:
+            at_work = np.max(np.where(chunks.stages == stage[..., None], needed, 0.0), axis=-1)
+    on_host = workload.activation_offload_fraction
+    return Activations(
+        kept_bytes=held * (1.0 - on_host) * kept + _sent_bytes(workload, plans, in_flight),
+        released_bytes=(1.0 - on_host) * (kept - encoder.kept) / plans.virtual_pipeline,
+        at_work_bytes=np.maximum(at_work, np.maximum(modules.at_work, encoder.at_work)),
+        on_host_bytes=held * on_host * kept,
+        of_modules_bytes=(1.0 - on_host) * modules.kept,
     )
 
 
@@ -60,56 +78,64 @@ def activations_of_layers(
     stage: Integers,
     dense_layers: Floats,
     expert_layers: Floats,
-    chunks: Chunks | None = None,
 ) -> Activations:
-    """Returns the activations of one stage of each design, with this number of layers of either kind, all `(n,)`.
+    """Returns the activations of one stage of each design with this number of layers of either kind and nothing else.
 
-    Stages and layers may be `(s, n)`, for s stages of each design. Without `chunks`, all chunks of a stage are taken as alike,
+    All are `(n,)`; stages and layers may be `(s, n)`, for s stages of each design. All chunks of a stage are taken as alike,
     with all of their layers recomputed, or none.
     """
-    dense, expert = both_kinds(workload, plans)
-    in_flight = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
+    layers = _alike_layers(workload, plans, both_kinds(workload, plans), (dense_layers, expert_layers))
+    held = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
+    on_host = workload.activation_offload_fraction
+    return Activations(
+        kept_bytes=held * (1.0 - on_host) * layers.kept + _sent_bytes(workload, plans, held),
+        released_bytes=(1.0 - on_host) * layers.kept / plans.virtual_pipeline,
+        at_work_bytes=layers.at_work,
+        on_host_bytes=held * on_host * layers.kept,
+    )
+
+
+def _alike_layers(
+    workload: Workload, plans: PlanTable, kinds: _Kinds, numbers: Sequence[Floats]
+) -> LayerActivations:
+    """What these numbers of layers keep, less the inputs that their chunks do not keep, and what one needs at work."""
+    dense_work, expert_work = (
+        np.where(number > 0, _beside_host(workload, layer), 0.0)
+        for number, layer in zip(numbers, kinds, strict=True)
+    )
+    kept = total(number * layer.kept for number, layer in zip(numbers, kinds, strict=True))
+    freed = np.minimum(plans.virtual_pipeline, total(numbers)) * _freed_input(workload, plans)
+    return LayerActivations(kept=kept - freed, at_work=np.maximum(expert_work, dense_work))
+
+
+def _modules(workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> LayerActivations:
+    """What the modules of multi-token prediction of a stage keep, and what one needs at work."""
+    if not chunks.modules:
+        return _NOTHING
+    number, module = chunks.on_stage(chunks.num_mtp_layers, stage), _module(workload, plans)
+    return LayerActivations(
+        kept=number * module.kept, at_work=np.sign(number) * _beside_host(workload, module)
+    )
+
+
+def _encoder(workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> LayerActivations:
+    """What a vision encoder keeps on its stage, and what it needs at work."""
+    if not workload.model.vision:
+        return _NOTHING
+    encoder, is_first = encoder_activations(workload, plans), chunks.on_stage(chunks.is_first, stage)
+    return LayerActivations(kept=is_first * encoder.kept, at_work=is_first * encoder.at_work)
+
+
+def _beside_host(workload: Workload, layer: LayerActivations) -> Floats:
+    """What a layer needs at work, with the part of it that is on its way to or from the host."""
+    return layer.at_work + workload.activation_offload_fraction * layer.kept
+
+
+def _sent_bytes(workload: Workload, plans: PlanTable, in_flight: Floats) -> Floats:
+    """Outputs that a stage keeps after they are sent."""
     is_kept = (plans.pipeline_parallel > 1) & workload.keeps_stage_outputs
     sent = np.where(is_kept, plans.virtual_pipeline * layer_input_bytes(workload, plans), 0.0)
-    on_host = workload.activation_offload_fraction
-    dense_work, expert_work = (layer.at_work + on_host * layer.kept for layer in (dense, expert))
-    layers = dense_layers * dense.kept + expert_layers * expert.kept
-    at_work = np.maximum(
-        np.where(expert_layers > 0, expert_work, 0.0), np.where(dense_layers > 0, dense_work, 0.0)
-    )
-    freed, num_layers = _freed_input(workload, plans), dense_layers + expert_layers
-    layers = layers - np.minimum(plans.virtual_pipeline, num_layers) * freed
-    held, of_modules, module_work = in_flight, np.zeros(1), np.zeros(1)
-    if chunks is not None and chunks.modules:
-        number, of_module = chunks.on_stage(chunks.num_mtp_layers, stage), _module(workload, plans)
-        layers = layers + number * of_module.kept
-        of_modules = (1.0 - on_host) * number * of_module.kept
-        module_work = np.sign(number) * (of_module.at_work + on_host * of_module.kept)
-    has_unlike_chunks = np.any((plans.virtual_pipeline > 1) | (plans.recompute_num_layers > 0))
-    if chunks is not None and has_unlike_chunks:
-        kept, needed = _chunk_bytes(workload, plans, chunks, (dense, expert))
-        if workload.frees_stage_inputs:
-            kept = kept - np.minimum(1.0, chunks.num_layers) * freed[:, None]
-        held = in_flight * held_ratio(plans, num_micro_batches(workload, plans), kept, stage)
-        layers = chunks.on_stage(kept, stage)
-        if needed is not None:
-            at_work = np.max(np.where(chunks.stages == stage[..., None], needed, 0.0), axis=-1)
-    encoder_bytes = np.zeros(1)
-    if chunks is not None and workload.model.vision:
-        encoder, is_first = encoder_activations(workload, plans), chunks.on_stage(chunks.is_first, stage)
-        encoder_bytes, module_work = (
-            is_first * encoder.kept,
-            np.maximum(module_work, is_first * encoder.at_work),
-        )
-        layers = layers if has_unlike_chunks else layers + encoder_bytes
-    at_work = np.maximum(at_work, module_work)
-    return Activations(
-        kept_bytes=held * (1.0 - on_host) * layers + in_flight * sent,
-        released_bytes=(1.0 - on_host) * (layers - encoder_bytes) / plans.virtual_pipeline,
-        at_work_bytes=at_work,
-        on_host_bytes=held * on_host * layers,
-        of_modules_bytes=of_modules,
-    )
+    return in_flight * sent
 
 
 def _module(workload: Workload, plans: PlanTable) -> LayerActivations:
@@ -127,21 +153,29 @@ def kept_per_module(workload: Workload, plans: PlanTable) -> Floats:
 
 
 def _chunk_bytes(
-    workload: Workload, plans: PlanTable, chunks: Chunks, layers: tuple[LayerActivations, LayerActivations]
+    workload: Workload, plans: PlanTable, chunks: Chunks, kinds: _Kinds
 ) -> tuple[Floats, Floats | None]:
     """Returns what chunks keep of a micro-batch, `(n, C)`, and what they need in addition where their layers differ."""
+    kept, needed = _layer_bytes(workload, plans, chunks, kinds)
+    kept = kept + _of_ends(workload, plans, chunks)
+    if workload.frees_stage_inputs:
+        kept = kept - np.minimum(1.0, chunks.num_layers) * _freed_input(workload, plans)[:, None]
+    return kept, needed
+
+
+def _layer_bytes(
+    workload: Workload, plans: PlanTable, chunks: Chunks, kinds: _Kinds
+) -> tuple[Floats, Floats | None]:
+    """The same of their layers alone, with the inputs of chunks."""
     if keeping := KeptLayers.of(workload, plans, chunks):
-        on_host, whole = workload.activation_offload_fraction, both_kinds(workload, without_recompute(plans))
         again_bytes, whole_bytes = (
-            [(layer.kept, layer.at_work + on_host * layer.kept) for layer in each] for each in (layers, whole)
+            [(layer.kept, _beside_host(workload, layer)) for layer in each]
+            for each in (kinds, both_kinds(workload, without_recompute(plans)))
         )
-        kept, needed = keeping.kept_and_at_work(
-            chunks, again_bytes, whole_bytes, released_fraction=1.0 - on_host
-        )
-        return kept + _of_ends(workload, plans, chunks), needed
+        released = 1.0 - workload.activation_offload_fraction
+        return keeping.kept_and_at_work(chunks, again_bytes, whole_bytes, released_fraction=released)
     counts = chunks.num_dense_layers, chunks.num_expert_layers
-    kept = total(count * layer.kept[:, None] for count, layer in zip(counts, layers, strict=True))
-    return kept + _of_ends(workload, plans, chunks), None
+    return total(count * layer.kept[:, None] for count, layer in zip(counts, kinds, strict=True)), None
 
 
 def _of_ends(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats | float:
