@@ -114,17 +114,10 @@ class Input:
         known = job.offers[offer]
         return job.site_of(known).region if self.shared is Shared.SITE else known.accelerator.id
 
-    def change(self, job: Job, factor: float, offers: Collection[int] | None = None) -> Job:
-        """Returns the job with the input so many times as large, without parsing it again.
-
-        Args:
-            job: the job.
-            factor: ratio of the new value to the old one.
-            offers: the offers whose figures change, with their sites; left out: all.
-        """
-        some = range(len(job.offers)) if offers is None else offers
+    def change(self, job: Job, factor: float) -> Job:
+        """Returns the job with the input so many times as large for all of its designs, without parsing it again."""
         for field in self.fields:
-            for place in field.places(job, some):
+            for place in field.places(job, range(len(job.offers))):
                 job = _replaced(job, place, partial(_times, factor=factor, field=field))
         return job
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -34,14 +33,9 @@ WAITING_PARTS = (
 
 
 def moved_designs(
-    job: Job,
-    plans: PlanTable,
-    outcomes: Outcomes,
-    name: str,
-    factor: float,
-    offers: Collection[int] | None = None,
+    job: Job, plans: PlanTable, outcomes: Outcomes, name: str, factor: float
 ) -> tuple[Job, Outcomes]:
-    """Returns the job, and what happens to its designs, when one input is so many times as large.
+    """Returns the job, and what happens to designs, when one input is so many times as large.
 
     Args:
         job: the job.
@@ -49,12 +43,9 @@ def moved_designs(
         outcomes: what `simulate` returned for them.
         name: the input, by its name in `INPUTS`.
         factor: ratio of its value to the one in the job.
-        offers: the offers whose designs have this value; left out: all.
     """
     known = INPUTS[name]
-    changed = known.change(job, factor, offers)
-    has_it = np.ones(len(plans), dtype=np.bool_) if offers is None else np.isin(plans.offer, list(offers))
-    factors = np.where(has_it, factor, 1.0)
+    changed = known.change(job, factor)
     match known.moves:
         case Moved.WORTH:
             return changed, outcomes
@@ -62,11 +53,11 @@ def moved_designs(
             return changed, outcomes_of(changed, plans, *steps_and_memory(changed, plans))
         case Moved.POWER if not known.fields:
             computing, waiting = (
-                factors if name == which else np.ones(len(plans)) for which in (COMPUTE_POWER, WAITING_POWER)
+                factor if name == which else 1.0 for which in (COMPUTE_POWER, WAITING_POWER)
             )
             return job, _with_power(job, outcomes, computing, waiting)
         case Moved.POWER | Moved.RUN:
-            steps = slow_down_steps(outcomes.steps, _step_factors(job, plans, outcomes.steps, name, factors))
+            steps = slow_down_steps(outcomes.steps, _step_factors(job, plans, outcomes.steps, name, factor))
             return changed, outcomes_of(changed, plans, steps, outcomes.memory)
 
 
@@ -75,7 +66,7 @@ def slow_down_steps(steps: StepTable, factor: float | Floats) -> StepTable:
     return replace(steps, **{name: getattr(steps, name) * factor for name in steps.names()})
 
 
-def capped_step_factors(job: Job, plans: PlanTable, steps: StepTable, powers: Floats) -> Floats:
+def capped_step_factors(job: Job, plans: PlanTable, steps: StepTable, powers: Floats | float) -> Floats:
     """Returns the ratio of step times to simulated ones where the slow-down under a cap is raised to powers, `(..., n)`."""
     offers = OfferTable.from_job(job).take(plans.offer)
     slowdown = slowdown_under_cap(offers, plans.power_cap_fraction)
@@ -83,14 +74,14 @@ def capped_step_factors(job: Job, plans: PlanTable, steps: StepTable, powers: Fl
     return np.asarray(1.0 + computing * (slowdown ** (powers - 1.0) - 1.0))
 
 
-def _step_factors(job: Job, plans: PlanTable, steps: StepTable, name: str, factors: Floats) -> Floats | float:
-    """Ratio of step times to simulated ones at factors of an input."""
+def _step_factors(job: Job, plans: PlanTable, steps: StepTable, name: str, factor: float) -> Floats | float:
+    """Ratio of step times to simulated ones at a factor of an input."""
     if name == CAP_SLOWDOWN:
-        return capped_step_factors(job, plans, steps, factors)
-    return factors if name in (STEP_TIME, LAYOUT_TIME) else 1.0
+        return capped_step_factors(job, plans, steps, factor)
+    return factor if name in (STEP_TIME, LAYOUT_TIME) else 1.0
 
 
-def _with_power(job: Job, outcomes: Outcomes, computing: Floats, waiting: Floats) -> Outcomes:
+def _with_power(job: Job, outcomes: Outcomes, computing: float, waiting: float) -> Outcomes:
     """Outcomes under factors on the power of computing and of waiting accelerators, with all that belongs to them."""
     energy = outcomes.energy
     parts = {
@@ -107,7 +98,7 @@ def _with_power(job: Job, outcomes: Outcomes, computing: Floats, waiting: Floats
     )
 
 
-def _power_levels(job: Job, power: PowerTable, computing: Floats, waiting: Floats) -> PowerTable:
+def _power_levels(job: Job, power: PowerTable, computing: float, waiting: float) -> PowerTable:
     """Peaks and swings of power; it swings between computing and standing still, which is waiting."""
     peaks = ("peak_power_w", "hall_power_w", "cooling_power_w", "rack_power_w")
     does_swing = power.power_range_fraction > 0.0

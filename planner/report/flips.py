@@ -15,6 +15,7 @@ import numpy as np
 from constraints.evaluation import Evaluation, evaluate, judge
 from constraints.limits import set_limits
 from objectives.input_table import HARDWARE_PRICE, INPUTS, LAYOUT_TIME, Shared
+from objectives.moved_designs import moved_designs
 from planner.recommended.choice import chosen_row
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.data import Mark, Range, RangesFigure
@@ -156,11 +157,15 @@ class _Choice:
         )
 
     def case(self, lever: Lever, factor: float) -> _Case:
-        """Returns the designs evaluated with one input so many times as large."""
+        """Returns the designs evaluated with one input so many times as large for those that share it."""
         if factor == 1.0:
             return _Case(factor=factor, job=self.job, evaluation=self.evaluation)
-        job, outcomes = lever.moved(self.job, self.plans, self.evaluation.outcomes, factor)
-        return _Case(factor=factor, job=job, evaluation=judge(job, self.plans, outcomes))
+        shares = np.isin(self.plans.offer, lever.offers)
+        part, others = self.evaluation.take(shares), self.evaluation.take(~shares)
+        job, outcomes = moved_designs(self.job, part.plans, part.outcomes, lever.name, factor)
+        moved = Evaluation.concatenate([judge(job, part.plans, outcomes), others])
+        rows = np.argsort(~shares, kind="stable")
+        return _Case(factor=factor, job=self.job, evaluation=moved.take(np.argsort(rows)))
 
     def chosen(self, case: _Case) -> Rival | None:
         """Returns the design that is chosen in a case; the recommended one if the choice does not change.

@@ -14,6 +14,7 @@ import numpy as np
 
 from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import objectives_at_ends
+from objectives.moved_designs import moved_designs
 from objectives.scores import score
 from planner.recommended.comparisons import TornadoBar
 from planner.uncertain.uncertain_inputs import Lever, UncertainInput, levers
@@ -99,7 +100,7 @@ def _ends(job: Job, plans: PlanTable, outcomes: Outcomes, lever: Lever) -> tuple
     low, high = (
         _results(changed, plans, moved)
         for changed, moved in (
-            lever.moved(job, plans, outcomes, factor) for factor in (lever.low, lever.high)
+            moved_designs(job, plans, outcomes, lever.name, factor) for factor in (lever.low, lever.high)
         )
     )
     return low, high

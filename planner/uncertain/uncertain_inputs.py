@@ -21,7 +21,6 @@ from objectives.input_table import (
     Place,
     value_at,
 )
-from objectives.moved_designs import moved_designs
 from objectives.unsure_inputs import UnsureInput, unsure_inputs
 from planner.text import human
 from planner.uncertain.uncertainty import accuracy_of
@@ -30,7 +29,6 @@ from simulator.domain.offer import Estimate
 from simulator.domain.options import InputFactors
 from simulator.domain.plan import PlanTable
 from simulator.record import Record, meanings
-from simulator.simulate import Outcomes
 
 _WHY = {
     HARDWARE_PRICE: "the price range of the job",
@@ -67,7 +65,7 @@ class UncertainInput(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Lever:
-    """One uncertain input, which can be moved for all designs that share it."""
+    """One uncertain input of some designs, which all that share it have in common."""
 
     input: UncertainInput
     owner: str
@@ -89,10 +87,6 @@ class Lever:
     def value(self, factor: float) -> float:
         """Returns the value at a factor."""
         return self.above + (self.input.mid - self.above) * factor
-
-    def moved(self, job: Job, plans: PlanTable, outcomes: Outcomes, factor: float) -> tuple[Job, Outcomes]:
-        """Returns the job, and what happens to its designs, at a factor."""
-        return moved_designs(job, plans, outcomes, self.name, factor, self.offers)
 
 
 def levers(job: Job, plans: PlanTable) -> Iterator[Lever]:

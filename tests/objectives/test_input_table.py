@@ -96,17 +96,14 @@ def test_shares_end_where_they_must() -> None:
     assert own("residual_value").residual_fraction == 0.99
 
 
-def test_only_the_offers_that_are_named_change_and_a_site_of_several_once() -> None:
+def test_a_site_of_several_offers_changes_once() -> None:
     job = job_with(H100_RENTED, {**A100_RENTED, "site": "norway"}, A100_RENTED)
-    made = INPUTS["embodied_accelerator"].change(job, 2.0, offers=(1,))
-    ratios = [
-        new.accelerator.embodied_kgco2e / old.accelerator.embodied_kgco2e
-        for new, old in zip(made.offers, job.offers, strict=True)
-    ]
-    assert ratios == [1.0, 2.0, 1.0]
-    green = INPUTS["grid"].change(job, 0.5, offers=(0, 2))
+    green = INPUTS["grid"].change(job, 0.5)
+    norway, own = job.offers[1].site, green.offers[1].site
+    assert norway is not None
+    assert own is not None
     assert green.site.grid_kgco2e_per_kwh == 0.5 * job.site.grid_kgco2e_per_kwh
-    assert green.offers == job.offers
+    assert own.grid_kgco2e_per_kwh == 0.5 * norway.grid_kgco2e_per_kwh
 
 
 def test_power_of_computing_and_waiting_scales_every_level_that_belongs_to_it() -> None:
@@ -133,13 +130,3 @@ def test_waiting_power_moves_the_parts_in_which_accelerators_wait() -> None:
     for name in before.energy.names():
         ratio = 2.0 if name in WAITING_PARTS else 1.0
         np.testing.assert_allclose(getattr(after.energy, name), ratio * getattr(before.energy, name))
-
-
-def test_designs_of_other_offers_keep_their_steps_and_their_power() -> None:
-    job = job_with(H100_RENTED, A100_RENTED)
-    plans = plans_with({"num_gpus": 16}, {"num_gpus": 16, "offer": 1})
-    before = evaluate(job, plans).outcomes
-    for name in ("step_time", "compute_power"):
-        _, after = moved_designs(job, plans, before, name, 1.5, offers=(1,))
-        assert after.energy.total_j[0] == before.energy.total_j[0]
-        assert after.energy.total_j[1] > 1.2 * before.energy.total_j[1]

@@ -676,6 +676,26 @@ def test_a_quote_is_searched_beyond_itself_for_offers_that_are_not_on_the_front(
     assert "not on the front" in own.note
 
 
+def test_failures_of_one_kind_of_accelerator_are_not_those_of_another() -> None:
+    """Rent is all of the cost, and the other offer costs one per cent more: it wins if only the best one fails more often."""
+    wide = job().input_factors.model_copy(update={"failure_rate": Factors(low=1.0, high=30.0)})
+    often = job().reliability.model_copy(update={"failures_per_1000_node_days": 200.0})
+    job_ = job().model_copy(update={"input_factors": wide, "reliability": often})
+    costs = {
+        asked.offers[0].accelerator.id: best_of_answer(
+            recommend(asked, seed=1, tracking=False, with_report=False)
+        ).cost_usd
+        for both in [rented(job_, h100=1.0, a100=1.0)]
+        for asked in [both.model_copy(update={"offers": (offer,)}) for offer in both.offers]
+    }
+    a100 = 1.01 * costs["h100-sxm5-80gb"] / costs["a100-sxm4-80gb"]
+    near = rented(job_, h100=1.0, a100=a100)
+    found = flips_of(near, recommend(near, seed=1, tracking=False, with_report=False))
+    marks = {each.label: each.marks for each in found.ranges if each.label.startswith("failures")}
+    assert len(marks["failures, h100-sxm5-80gb"]) == 1
+    assert marks["failures, a100-sxm4-80gb"] == ()
+
+
 @pytest.mark.long
 def test_offers_that_are_beaten_may_win_without_spares_too() -> None:
     """Rent is all of the cost: the other offer wins when what it costs is less by more than the error of a step."""
