@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from objectives.input_table import (
     HARDWARE_PRICE,
     INPUTS,
@@ -96,17 +98,24 @@ def levers(job: Job, plans: PlanTable) -> Iterator[Lever]:
     Ranges are those of the first design that shares the input.
     """
     for unsure in unsure_inputs(job, plans).values():
-        known, done = INPUTS[unsure.name], set[str | int]()
+        known, done = INPUTS[unsure.name], set[tuple[int, ...] | str]()
+        is_price = known.name == HARDWARE_PRICE
         for row, draw in enumerate(unsure.draws):
-            offer = int(plans.offer[row])
-            is_price = known.name == HARDWARE_PRICE
-            shared_by = offer if is_price else draw
+            own = int(plans.offer[row])
+            shared_by = (own,) if is_price else draw
             is_certain = unsure.log_low[row] == unsure.log_high[row]
             if shared_by in done or (is_certain and not is_price):
                 continue
             done.add(shared_by)
-            if (shown := _value(job, known, offer)) is not None:
-                yield _lever(job, plans, unsure, row, shown)
+            offers = (own,) if is_price else _sharing(job, plans, known, own)
+            if (shown := _value(job, known, offers)) is not None:
+                yield _lever(job, plans, unsure, row, shown, offers)
+
+
+def _sharing(job: Job, plans: PlanTable, known: Input, own: int) -> tuple[int, ...]:
+    """The offers of the designs that share an input with one of them, which is the first."""
+    others = (int(offer) for offer in np.unique(plans.offer) if offer != own)
+    return own, *(offer for offer in others if known.owner(job, offer) == known.owner(job, own))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,20 +129,24 @@ class _Value:
     most: float = math.inf
 
 
-def _value(job: Job, known: Input, offer: int) -> _Value | None:
-    """The only field that an input multiplies, or its factor if there are several; `None` if all are 0 or left out."""
+def _value(job: Job, known: Input, offers: tuple[int, ...]) -> _Value | None:
+    """The only value that an input multiplies for the offers that share it, or its factor if there are several.
+
+    `None` if all of them are 0 or left out.
+    """
     if known.name == STRAGGLER_EXCESS:
         return _Value(name="straggler slow-down", mid=job.reliability.straggler_slowdown, above=1.0)
     found = [
         (field, place, value)
         for field in known.fields
-        for place in field.places(job, (offer,))
+        for place in field.places(job, offers)
         if (value := _shown(value_at(job, place))) not in {None, 0.0, field.above}
     ]
     if known.fields and not found:
         return None
     words = "step time of the layout" if known.name == LAYOUT_TIME else human.words(known.name)
-    if len(found) == 1 and isinstance(mid := found[0][2], (int, float)):
+    is_alike = len({(field.path, value) for field, _, value in found}) == 1
+    if is_alike and isinstance(mid := found[0][2], (int, float)):
         field, place, _ = found[0]
         name = words if set(place) & _OF_CATALOG else _path(place)
         return _Value(name=name, unit=field.unit, mid=mid, above=field.above, most=field.most)
@@ -149,25 +162,24 @@ def _path(place: Place) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)[1:]
 
 
-def _lever(job: Job, plans: PlanTable, unsure: UnsureInput, row: int, shown: _Value) -> Lever:
-    known, own = INPUTS[unsure.name], int(plans.offer[row])
-    owner = known.owner(job, own)
+def _lever(
+    job: Job, plans: PlanTable, unsure: UnsureInput, row: int, shown: _Value, offers: tuple[int, ...]
+) -> Lever:
+    extent = shown.mid - shown.above
     low, high = math.exp(unsure.log_low[row]), math.exp(unsure.log_high[row])
-    high = min(high, max(1.0, (shown.most - shown.above) / (shown.mid - shown.above)))
-    low_value, high_value = (shown.above + (shown.mid - shown.above) * factor for factor in (low, high))
-    alike = tuple(offer for offer in range(len(job.offers)) if known.owner(job, offer) == owner)
+    high = min(high, max(1.0, (shown.most - shown.above) / extent))
     return Lever(
         input=UncertainInput(
             name=shown.name,
             factor=unsure.name,
             unit=shown.unit,
-            low=low_value,
+            low=shown.above + extent * low,
             mid=shown.mid,
-            high=high_value,
+            high=shown.above + extent * high,
             why=_why(job, plans, row, unsure.name),
         ),
-        owner=owner,
-        offers=(own,) if known.name == HARDWARE_PRICE else alike,
+        owner=INPUTS[unsure.name].owner(job, offers[0]),
+        offers=offers,
         low=low,
         high=high,
         above=shown.above,

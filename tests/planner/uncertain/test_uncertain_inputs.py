@@ -180,6 +180,9 @@ def test_designs_that_share_an_input_have_it_once_and_every_offer_has_its_own_pr
     assert of("hardware_price") == [(0,), (1,), (2,)]
     assert of("failure_rate") == of("step_time") == [(0,), (1, 2)]
     assert of("grid") == [(0, 1), (2,)]
-    assert of("restart_time") == [(0, 1, 2)]
+    assert of("restart_time") == of("embodied_host") == [(0, 1, 2)]
+    # Hosts of both kinds are unsure together, by a factor; the accelerators of one kind weigh the same everywhere.
+    units = {lever.name: lever.input.unit for lever in found}
+    assert (units["embodied_host"], units["embodied_accelerator"]) == ("x", "kgCO2e")
     prices = [lever for lever in found if lever.name == "hardware_price"]
     assert [lever.low == lever.high for lever in prices] == [False, True, False]
