@@ -165,8 +165,13 @@ def _replaced(job: Job, place: Place, new: Callable[[object], object]) -> Job:
     return changed
 
 
-def _input(name: str, shared: Shared, moves: Moved, *fields: Scaled) -> Input:
-    return Input(name=name, shared=shared, moves=moves, fields=fields)
+def _input(name: str, shared: Shared, moves: Moved, *fields: Scaled | str) -> Input:
+    scaled = (Scaled(path=field) if isinstance(field, str) else field for field in fields)
+    return Input(name=name, shared=shared, moves=moves, fields=tuple(scaled))
+
+
+def _in(unit: str, path: str) -> Scaled:
+    return Scaled(path=path, unit=unit)
 
 
 def _owning(name: str, unit: str = "", most: float = math.inf) -> Scaled:
@@ -179,8 +184,8 @@ _TABLE: tuple[Input, ...] = (
         HARDWARE_PRICE,
         Shared.ACCELERATOR,
         Moved.WORTH,
-        Scaled(path="offer.rent_usd_per_gpu_hour", unit="USD/GPU-hour"),
-        Scaled(path="offer.purchase_usd_per_node", unit="USD"),
+        _in("USD/GPU-hour", "offer.rent_usd_per_gpu_hour"),
+        _in("USD", "offer.purchase_usd_per_node"),
     ),
     _input(
         "failure_rate",
@@ -195,48 +200,38 @@ _TABLE: tuple[Input, ...] = (
         "embodied_accelerator",
         Shared.ACCELERATOR,
         Moved.WORTH,
-        Scaled(path="offer.accelerator.embodied_kgco2e", unit="kgCO2e"),
+        _in("kgCO2e", "offer.accelerator.embodied_kgco2e"),
     ),
     _input(
         INTERRUPTION_RATE,
         Shared.ACCELERATOR,
         Moved.RUN,
-        Scaled(path="offer.interruptions_per_1000_node_days", unit=_A_NODE),
+        _in(_A_NODE, "offer.interruptions_per_1000_node_days"),
     ),
     _input(
         "cooling_overhead",
         Shared.SITE,
         Moved.POWER,
         Scaled(path="site.power_usage_effectiveness", above=1.0),
-        Scaled(path="site.climate.overhead_per_celsius"),
+        "site.climate.overhead_per_celsius",
     ),
     _input(
-        "grid",
-        Shared.SITE,
-        Moved.WORTH,
-        Scaled(path="site.grid_kgco2e_per_kwh", unit="kgCO2e/kWh"),
-        Scaled(path="site.grid_profile"),
+        "grid", Shared.SITE, Moved.WORTH, _in("kgCO2e/kWh", "site.grid_kgco2e_per_kwh"), "site.grid_profile"
     ),
     _input(
         "electricity_price",
         Shared.SITE,
         Moved.WORTH,
-        Scaled(path="site.electricity_usd_per_kwh", unit="USD/kWh"),
-        Scaled(path="site.electricity_profile"),
-        Scaled(path="site.demand_usd_per_w_month"),
+        _in("USD/kWh", "site.electricity_usd_per_kwh"),
+        "site.electricity_profile",
+        "site.demand_usd_per_w_month",
     ),
-    _input(
-        "water",
-        Shared.SITE,
-        Moved.WORTH,
-        Scaled(path="site.water_onsite_l_per_kwh"),
-        Scaled(path="site.water_offsite_l_per_kwh"),
-    ),
+    _input("water", Shared.SITE, Moved.WORTH, "site.water_onsite_l_per_kwh", "site.water_offsite_l_per_kwh"),
     _input(
         "restart_time",
         Shared.JOB,
         Moved.RUN,
-        *(Scaled(path=f"reliability.restart.{name}") for name in Restart.model_fields if name.endswith("_s")),
+        *(f"reliability.restart.{name}" for name in Restart.model_fields if name.endswith("_s")),
     ),
     _input(
         STRAGGLER_EXCESS,
@@ -248,33 +243,15 @@ _TABLE: tuple[Input, ...] = (
         "storage_bandwidth",
         Shared.JOB,
         Moved.RUN,
-        *(Scaled(path=f"storage.{name}") for name in Storage.model_fields if "_bytes_per_s" in name),
+        *(f"storage.{name}" for name in Storage.model_fields if "_bytes_per_s" in name),
     ),
     _input(CAP_SLOWDOWN, Shared.JOB, Moved.RUN),
+    _input("embodied_host", Shared.JOB, Moved.WORTH, _in("kgCO2e", "offer.node.embodied_host_kgco2e")),
+    _input("embodied_network", Shared.JOB, Moved.WORTH, _in("kgCO2e", "offer.fabric.embodied_switch_kgco2e")),
     _input(
-        "embodied_host",
-        Shared.JOB,
-        Moved.WORTH,
-        Scaled(path="offer.node.embodied_host_kgco2e", unit="kgCO2e"),
+        "embodied_storage", Shared.JOB, Moved.WORTH, _in("kgCO2e/byte", "storage.embodied_kgco2e_per_byte")
     ),
-    _input(
-        "embodied_network",
-        Shared.JOB,
-        Moved.WORTH,
-        Scaled(path="offer.fabric.embodied_switch_kgco2e", unit="kgCO2e"),
-    ),
-    _input(
-        "embodied_storage",
-        Shared.JOB,
-        Moved.WORTH,
-        Scaled(path="storage.embodied_kgco2e_per_byte", unit="kgCO2e/byte"),
-    ),
-    _input(
-        "embodied_building",
-        Shared.JOB,
-        Moved.WORTH,
-        _owning("building_kgco2e_per_gpu", "kgCO2e"),
-    ),
+    _input("embodied_building", Shared.JOB, Moved.WORTH, _owning("building_kgco2e_per_gpu", "kgCO2e")),
     _input("replaced_accelerators", Shared.JOB, Moved.WORTH, _owning("replaced_gpus_per_node_failure")),
     _input(
         "lifetime",
@@ -289,16 +266,13 @@ _TABLE: tuple[Input, ...] = (
     _input("capital_cost", Shared.JOB, Moved.WORTH, _owning("capital_cost_fraction_per_year")),
     _input("maintenance", Shared.JOB, Moved.WORTH, _owning("maintenance_fraction_per_year")),
     _input("facility_price", Shared.JOB, Moved.WORTH, _owning("facility_usd_per_w", "USD/W")),
-    _input("network_price", Shared.JOB, Moved.WORTH, Scaled(path="offer.fabric.port_usd", unit="USD")),
-    _input("storage_power", Shared.JOB, Moved.POWER, Scaled(path="storage.power_w_per_byte", unit="W/byte")),
-    _input("storage_price", Shared.JOB, Moved.WORTH, Scaled(path="storage.usd_per_byte", unit="USD/byte")),
+    _input("network_price", Shared.JOB, Moved.WORTH, _in("USD", "offer.fabric.port_usd")),
+    _input("storage_power", Shared.JOB, Moved.POWER, _in("W/byte", "storage.power_w_per_byte")),
+    _input("storage_price", Shared.JOB, Moved.WORTH, _in("USD/byte", "storage.usd_per_byte")),
     _input(STEP_TIME, Shared.ACCELERATOR, Moved.RUN),
     _input(LAYOUT_TIME, Shared.LAYOUT, Moved.RUN),
     _input(
-        NETWORK_BANDWIDTH,
-        Shared.ACCELERATOR,
-        Moved.STEP,
-        Scaled(path="offer.node.network_bytes_per_s", unit="bytes/s"),
+        NETWORK_BANDWIDTH, Shared.ACCELERATOR, Moved.STEP, _in("bytes/s", "offer.node.network_bytes_per_s")
     ),
 )
 INPUTS: Mapping[str, Input] = {each.name: each for each in _TABLE}
