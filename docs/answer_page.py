@@ -101,12 +101,21 @@ them forward, backward and recomputed. They are means over the accelerators and 
 
 ## What drives the result
 
-capplan moves every uncertain input over its range, one at a time, and simulates the plan again. The inputs are the price
-between its low and its high end, the step time by the error of simulated steps on published runs
-([validation.md](validation.md)), failures, restarts, stragglers, bandwidths, power, PUE, grid, electricity, and the terms of
-ownership. Each range comes with its reason. The view shows the inputs that move a result most, each as a bar between the
-lowest and the highest result. `sensitivities` in the JSON has all inputs, including those that do not matter (such as the
-price of electricity for rented hardware). Interactions of two inputs are not shown. `--no-sensitivities` skips this analysis.
+capplan moves every uncertain input over its range, one at a time, and simulates the plan again. Inputs and ranges are those
+that a recommendation [draws](cost-energy-carbon.md#how-sure), from the 5th to the 95th percentile, so that both
+say the same about the same plan:
+
+- the price of the hardware, and every field of [`input_factors`](job-file.md#inputfactors);
+- the step time by the error of simulated steps on published runs ([validation.md](validation.md)), in two parts: *step time*
+  is what all layouts on the same accelerators share, *step time of the layout* is each one's own. The 80 % interval of the
+  step time that answers tell has both parts in it;
+- the network's bandwidth, by a fifth either way. It is not drawn, because the error of a step includes that of the network.
+
+Each range comes with its reason. The view shows the inputs that move a result most, each as a bar between the
+lowest and the highest result. `sensitivities` in the JSON has all inputs that move any of the five results. An input that
+cannot matter to the plan is left out, such as the price of electricity for rented hardware, or interruptions of nodes that
+nobody takes back; so is water, which is none of these results. Interactions of two inputs are not shown.
+`--no-sensitivities` skips this analysis.
 
 ## The deep depth
 

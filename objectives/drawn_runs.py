@@ -8,23 +8,17 @@ from typing import Self
 
 import numpy as np
 
+from objectives.input_table import INPUTS, STEP_TIME
+from objectives.moved_designs import WAITING_PARTS
 from objectives.run_response import Response, responses, step_factors
 from objectives.scores import ScoreTable
-from objectives.unsure_inputs import STEP_TIME, Normal, UnsureInput, unsure_inputs
+from objectives.unsure_inputs import Normal, UnsureInput, unsure_inputs
 from objectives.usage import Usage, it_energy_j
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 from simulator.machine.offer_table import OfferTable
-from simulator.run.energy import BUCKETS
 from simulator.simulate import Outcomes
 from simulator.table import Floats, total
-
-WAITING_PARTS = (
-    "pipeline_bubble_j",
-    "spare_j",
-    *dict.fromkeys(part for phase, part in BUCKETS.values() if phase in ("waiting", "stalled")),
-)
-"""Parts of the energy during which accelerators wait; they compute in all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +30,7 @@ class UnsureDesigns:
     outcomes: Outcomes
     scores: ScoreTable
     inputs: Mapping[str, UnsureInput]
-    """Every input by its name."""
+    """Every input that is drawn, by its name."""
     responses: Mapping[str, Response]
     """How the runs respond to each simulated input."""
 
@@ -50,7 +44,8 @@ class UnsureDesigns:
             outcomes: what `simulate` returned for them.
             scores: what `score` returned for them.
         """
-        inputs = unsure_inputs(job, plans)
+        every = unsure_inputs(job, plans)
+        inputs = {name: unsure for name, unsure in every.items() if INPUTS[name].is_drawn}
         return cls(
             job=job,
             plans=plans,

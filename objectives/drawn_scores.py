@@ -14,20 +14,17 @@ from numpy.typing import NDArray
 from objectives.carbon import operational_kgco2e
 from objectives.cost import affordable_s, is_bought, owned_parts, rent_cost, storage_usd
 from objectives.drawn_runs import DrawnRuns
+from objectives.input_table import HARDWARE_PRICE, INPUTS, Moved, Shared
 from objectives.scores import EMBODIED_PARTS
-from objectives.unsure_inputs import HARDWARE_PRICE
 from objectives.usage import Usage
 from simulator.domain.job import Job, Objective
-from simulator.domain.offer import Estimate, Offer
-from simulator.domain.ownership import Ownership
+from simulator.domain.offer import Estimate
 from simulator.run.spread import miss_probability
 from simulator.table import Floats, total
 from simulator.units import DAY
 
 RISK_RATIOS = np.geomspace(0.25, 4.0, 65)
 """Ratios of allowed to expected time at which the risk of a run is computed; in between it is interpolated."""
-_MOST_RESIDUAL = 0.99
-"""Largest share of the price that a sale can return: never all of it."""
 _INPUT_OF_PART = {
     "embodied_accelerators_kgco2e": ("embodied_accelerator",),
     "embodied_hosts_kgco2e": ("embodied_host",),
@@ -37,15 +34,13 @@ _INPUT_OF_PART = {
     "embodied_replacements_kgco2e": ("embodied_accelerator", "replaced_accelerators", "failure_rate"),
 }
 """What each part of the embodied emissions is proportional to, besides the time in use."""
-_INPUT_OF_TERM = {
-    "utilization_fraction": "utilization",
-    "economic_loss_per_year": "economic_loss",
-    "residual_fraction": "residual_value",
-    "capital_cost_fraction_per_year": "capital_cost",
-    "maintenance_fraction_per_year": "maintenance",
-    "facility_usd_per_w": "facility_price",
-}
-"""The input whose factor multiplies each term of ownership; lifetimes are handled separately."""
+_TERMS = tuple(
+    known
+    for known in INPUTS.values()
+    if known.shared is Shared.JOB and known.moves is Moved.WORTH
+    if not any(known.name in names for names in _INPUT_OF_PART.values())
+)
+"""Terms of ownership and prices that all designs of a draw share."""
 
 
 def drawn_objectives(runs: DrawnRuns, figures: Mapping[str, Floats]) -> Floats:
@@ -108,7 +103,11 @@ def _drawn_rent(runs: DrawnRuns) -> Floats:
 
 
 def _job_of(runs: DrawnRuns, draw: int) -> Job:
-    return _job_of_draw(runs.job, {name: float(values[draw, 0]) for name, values in runs.factors.items()})
+    """The job with the terms of ownership and the prices that all designs of a draw share."""
+    job = runs.job
+    for term in _TERMS:
+        job = term.change(job, float(runs.factors[term.name][draw, 0]))
+    return job
 
 
 def _middles(runs: DrawnRuns, estimates: list[Estimate | None]) -> Floats:
@@ -126,35 +125,6 @@ def _owned(runs: DrawnRuns, draw: int, rows: NDArray[np.intp], usage: Usage, usd
     for name in ("electricity_usd", "demand_usd"):
         parts[name] = parts[name] * factors["electricity_price"]
     return total(parts.values())
-
-
-def _job_of_draw(job: Job, factors: Mapping[str, float]) -> Job:
-    """Returns the job with the terms of ownership and the prices that all designs of a draw share."""
-    storage = {"usd_per_byte": job.storage.usd_per_byte * factors["storage_price"]}
-    return job.model_copy(
-        update={
-            "ownership": job.ownership.model_copy(update=_terms(job.ownership, factors)),
-            "storage": job.storage.model_copy(update=storage),
-            "offers": tuple(_with_port_price(offer, factors["network_price"]) for offer in job.offers),
-        }
-    )
-
-
-def _terms(own: Ownership, factors: Mapping[str, float]) -> dict[str, float]:
-    terms = {field: getattr(own, field) * factors[name] for field, name in _INPUT_OF_TERM.items()}
-    terms["utilization_fraction"] = min(1.0, terms["utilization_fraction"])
-    terms["residual_fraction"] = min(_MOST_RESIDUAL, terms["residual_fraction"])
-    for field in type(own).model_fields:
-        # A lifetime that is not given follows the lifetime of the nodes.
-        if field.endswith("lifetime_years") and (years := getattr(own, field)) is not None:
-            life = "facility_lifetime" if field.startswith("facility") else "lifetime"
-            terms[field] = years * factors[life]
-    return terms
-
-
-def _with_port_price(offer: Offer, factor: float) -> Offer:
-    fabric = offer.fabric.model_copy(update={"port_usd": offer.fabric.port_usd * factor})
-    return offer.model_copy(update={"fabric": fabric})
 
 
 def _drawn_carbon(runs: DrawnRuns) -> Floats:

@@ -16,8 +16,9 @@ import numpy as np
 
 from objectives.drawn_runs import DrawnRuns, UnsureDesigns
 from objectives.drawn_scores import drawn_figures, drawn_objectives
+from objectives.input_table import LAYOUT_TIME
 from objectives.pareto import logarithms
-from objectives.unsure_inputs import LAYOUT_TIME, Z_95
+from objectives.unsure_inputs import Z_95
 from simulator.table import Floats, total
 
 NUM_DRAWS = 1000

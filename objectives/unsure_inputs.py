@@ -1,8 +1,8 @@
-"""Which inputs are drawn, over what range, and which designs share a draw?
+"""How far may each input of some designs be off, and which of them share a draw?
 
 Designs share the draws of what they have in common: the price of a kind of accelerator, the grid of a region, the job's
-cost of capital. Ranges are `simulator.domain.options.InputFactors`; prices of hardware have ranges of their own, and
-the error of a step comes from `simulator.accuracy.step_error`.
+cost of capital (`objectives.input_table`). Ranges are `simulator.domain.options.InputFactors`; prices of hardware have ranges
+of their own, and the error of a step comes from `simulator.accuracy.step_error`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from objectives.input_table import INPUTS, LAYOUT_TIME, STEP_TIME, STRAGGLER_EXCESS, Input
 from simulator.accuracy.published_runs import EXPERTS_ERROR_FRACTION
 from simulator.accuracy.step_error import Sides, StepError, step_error
 from simulator.domain.calibration import StepResiduals
@@ -30,37 +31,8 @@ Z_95 = 1.6448536269514722
 Normal = Callable[[str], Floats]
 """Returns the standard normal values `(r,)` of the draw with a given name."""
 
-INTERRUPTION_RATE = "interruption_rate"
-STRAGGLER_EXCESS = "straggler_excess"
-HARDWARE_PRICE, STEP_TIME, LAYOUT_TIME = "hardware_price", "step_time", "layout_time"
-BY_ACCELERATOR = ("failure_rate", "compute_power", "waiting_power", "embodied_accelerator")
-"""Fields of `InputFactors` that are drawn separately for every kind of accelerator, like how often it is taken back,"""
-BY_SITE = ("cooling_overhead", "grid", "electricity_price", "water")
-"""those drawn for every region,"""
-BY_JOB = (
-    "restart_time",
-    STRAGGLER_EXCESS,
-    "storage_bandwidth",
-    "cap_slowdown",
-    "embodied_host",
-    "embodied_network",
-    "embodied_storage",
-    "embodied_building",
-    "replaced_accelerators",
-    "lifetime",
-    "facility_lifetime",
-    "utilization",
-    "economic_loss",
-    "residual_value",
-    "capital_cost",
-    "maintenance",
-    "facility_price",
-    "network_price",
-    "storage_power",
-    "storage_price",
-)
-"""and those drawn once for all designs."""
-
+NETWORK_FACTORS = Factors(low=0.8, high=1.2)
+"""Bandwidth of a node's network: the share of the fabric that other jobs leave; estimate."""
 _CERTAIN = Factors(low=1.0, high=1.0)
 _LEAST_FACTOR = 1e-3
 """Factor for an estimate whose low end is 0."""
@@ -81,7 +53,7 @@ class UnsureInput:
     """One input of n designs."""
 
     name: str
-    """Field of `InputFactors`, or `hardware_price` or `layout_time`."""
+    """Its name in `objectives.input_table`."""
     draws: tuple[str, ...]
     """Name of the draw that each design gets."""
     log_low: Floats
@@ -119,15 +91,11 @@ class UnsureInput:
 
 def unsure_inputs(job: Job, plans: PlanTable) -> dict[str, UnsureInput]:
     """Returns every input of some designs by its name."""
-    offers = [job.offers[offer] for offer in plans.offer]
-    accelerators = [offer.accelerator.id for offer in offers]
-    regions = [job.site_of(offer).region for offer in offers]
-    found = {HARDWARE_PRICE: _input(HARDWARE_PRICE, accelerators, [_price(offer) for offer in offers])}
-    found |= {name: _of_job(job, name, accelerators) for name in BY_ACCELERATOR}
-    found[INTERRUPTION_RATE] = _of_interruptions(job, offers, accelerators)
-    found |= {name: _of_job(job, name, regions) for name in BY_SITE}
-    found |= {name: _of_job(job, name, [""] * len(offers)) for name in BY_JOB}
-    return found | _of_steps(job, plans, accelerators)
+    step_errors = _of_steps(job, plans)
+    return {
+        name: step_errors[name] if name in step_errors else _of_job(job, plans, known)
+        for name, known in INPUTS.items()
+    }
 
 
 def _input(
@@ -142,11 +110,30 @@ def _input(
     )
 
 
-def _of_job(job: Job, name: str, keys: Sequence[str]) -> UnsureInput:
-    if name == STRAGGLER_EXCESS:
-        factors = straggler_excess_factors(job)
-        return _input(name, keys, [factors] * len(keys), _normal_of_mean_excess(job))
-    return _input(name, keys, [getattr(job.input_factors, name)] * len(keys))
+def _of_job(job: Job, plans: PlanTable, known: Input) -> UnsureInput:
+    factors = [_factors(job, known.name, job.offers[offer]) for offer in plans.offer]
+    expected_normal = _normal_of_mean_excess(job) if known.name == STRAGGLER_EXCESS else 0.0
+    return _input(known.name, _owners(job, plans, known), factors, expected_normal)
+
+
+def _owners(job: Job, plans: PlanTable, known: Input) -> list[str]:
+    return [known.owner(job, int(offer)) for offer in plans.offer]
+
+
+def _factors(job: Job, name: str, offer: Offer) -> Factors:
+    """Returns the range of an input for designs of one offer."""
+    match name:
+        case "hardware_price":
+            return _price(offer)
+        case "network_bandwidth":
+            return NETWORK_FACTORS
+        case "straggler_excess":
+            return straggler_excess_factors(job)
+        case "interruption_rate" if not offer.interruptions_per_1000_node_days:
+            return _CERTAIN
+        case _:
+            found: Factors = getattr(job.input_factors, name)
+            return found
 
 
 def _normal_of_mean_excess(job: Job) -> float:
@@ -159,13 +146,6 @@ def _price(offer: Offer) -> Factors:
     estimate = offer.rent_usd_per_gpu_hour or offer.purchase_usd_per_node
     assert estimate is not None, "an offer has a price"
     return estimate_factors(estimate)
-
-
-def _of_interruptions(job: Job, offers: Sequence[Offer], accelerators: Sequence[str]) -> UnsureInput:
-    """Only nodes that can be taken back have an uncertain rate."""
-    drawn = job.input_factors.interruption_rate
-    factors = [drawn if offer.interruptions_per_1000_node_days else _CERTAIN for offer in offers]
-    return _input(INTERRUPTION_RATE, accelerators, factors)
 
 
 def straggler_excess_factors(job: Job) -> Factors:
@@ -183,12 +163,13 @@ def straggler_excess_factors(job: Job) -> Factors:
     return Factors(low=float(low), high=max(1.0, float(high)))
 
 
-def _of_steps(job: Job, plans: PlanTable, accelerators: Sequence[str]) -> dict[str, UnsureInput]:
+def _of_steps(job: Job, plans: PlanTable) -> dict[str, UnsureInput]:
     """The error of a step: the part of its accelerator and the part of its layout."""
     given = job.input_factors.step_time
     errors = [step_error_of(job, plans, row) for row in range(len(plans))]
     shared = [given or _step_factors(error.shared_log_deviation, error.ratios) for error in errors]
     own = [_CERTAIN if given else _step_factors(error.own_log_deviation, error.ratios) for error in errors]
+    accelerators = _owners(job, plans, INPUTS[STEP_TIME])
     columns = [getattr(plans, name) for name in LAYOUT_COLUMNS if name not in _NO_PART_OF_ITS_OWN]
     layouts = [
         f"{accelerator} {'-'.join(str(column[row]) for column in columns)}"

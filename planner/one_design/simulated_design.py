@@ -34,7 +34,7 @@ from planner.recommended.recommendation import Design, Uncertainty
 from planner.recommended.same_accelerators import one_change
 from planner.timeline.stages import TimelineSummary, summary_of
 from planner.uncertain.sensitivity import Sensitivities, sensitivities
-from planner.uncertain.uncertainty import NUM_REPLAYS, step_range, uncertainty_of
+from planner.uncertain.uncertainty import NUM_REPLAYS, uncertainty_of
 from simulator.catalog import catalog_hash
 from simulator.deep.plans.compute_parts import OperatorTime, compute_parts
 from simulator.domain.job import Job
@@ -142,7 +142,7 @@ def simulate_plan(
     answer = _without_design(job, seed, checked, broken)
     if not evaluation.outcomes.run.makes_progress[0]:
         return answer
-    found = sensitivities(job, checked, step_range(job, evaluation.plans, 0)) if with_sensitivities else None
+    found = sensitivities(job, checked) if with_sensitivities else None
     return _with_design(job, answer, evaluation).model_copy(update={"sensitivities": found})
 
 

@@ -9,7 +9,7 @@ from constraints.evaluation import evaluate
 from planner.recommended.output import JOB_FILE
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import breakdowns
-from planner.report.data import Figure, InputGroup, Report, Reproduction, StepInterval
+from planner.report.data import Figure, Report, Reproduction, StepInterval
 from planner.report.designs import DesignCloud, cloud_of_table, design_counts
 from planner.report.fastest import FastestRuns
 from planner.report.flips import flips
@@ -18,9 +18,10 @@ from planner.report.inputs import inputs
 from planner.report.scaling import scaling
 from planner.report.spread import spreads
 from planner.report.tornado import tornados
-from planner.uncertain.uncertainty import accuracy_of, step_range
+from planner.uncertain.sensitivity import Sensitivities, sensitivities
+from planner.uncertain.uncertainty import accuracy_of
 from simulator.domain.job import Job
-from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.plan import PlanTable
 from studies.files.design_log import DesignLog
 from studies.progress import Progress, ignore
 from studies.progress import Report as Told
@@ -63,13 +64,16 @@ def build_report(
     """
     drawn = cloud.thinned()
     best = answer.recommendation
+    drivers = sensitivities(job, best.plan) if best else None
     intervals = step_intervals(job, answer)
     report = Report(
         job=job,
         answer=answer,
         step_intervals=intervals,
-        figures=tuple(_figures(job, answer, best, intervals, cloud, progress)) if best else (),
-        inputs=_inputs(job, best),
+        figures=tuple(_figures(job, answer, best, drivers, intervals, cloud, progress))
+        if best and drivers
+        else (),
+        inputs=inputs(job, drivers.inputs if drivers else ()),
         reproduction=_reproduction(answer),
         designs=design_counts(cloud, drawn),
     )
@@ -80,6 +84,7 @@ def _figures(
     job: Job,
     answer: Recommendation,
     best: Design,
+    drivers: Sensitivities,
     intervals: Mapping[int, StepInterval],
     cloud: DesignCloud,
     progress: Told,
@@ -93,18 +98,12 @@ def _figures(
         "breakdowns": lambda: breakdowns(job, answer, best),
         "uncertainty": lambda: spreads(job, answer, chosen),
         "sensitivity of the recommendation": lambda: [flips(job, answer, best, accuracy, fastest)],
-        "sensitivity of the results": lambda: tornados(job, best, step_range(job, chosen.plans, 0)),
+        "sensitivity of the results": lambda: tornados(job, drivers),
         "scaling": lambda: scaling(job, answer, best, cloud, fastest),
     }
     for number, (name, make) in enumerate(parts.items()):
         progress(Progress(stage=f"report: {name}", num_done=number, num_total=len(parts)))
         yield from make()
-
-
-def _inputs(job: Job, best: Design | None) -> tuple[InputGroup, ...]:
-    """The inputs for the recommended offer, or for the first one if nothing is recommended."""
-    plan = best.plan if best else Plan(offer=0, num_gpus=1, precision=job.workload.precisions[0])
-    return inputs(job, plan.offer, step_range(job, PlanTable.from_plans([plan]), 0))
 
 
 def _reproduction(answer: Recommendation) -> Reproduction:

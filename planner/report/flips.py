@@ -7,7 +7,6 @@ varied widely to find the price at which another design wins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,32 +14,25 @@ import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate, judge
 from constraints.limits import set_limits
-from objectives.run_response import slow_down_steps
+from objectives.input_table import HARDWARE_PRICE, INPUTS, LAYOUT_TIME, Shared
+from objectives.moved_designs import moved_designs
 from planner.recommended.choice import chosen_row
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.data import Mark, Range, RangesFigure
 from planner.report.fastest import FastestRuns
-from planner.report.rivals import Rival, offers_tried, rivals
+from planner.report.rivals import Rival, rivals
 from planner.report.units import text
 from planner.text import human
 from planner.text.limit_words import CAN_BE_RUN
-from planner.uncertain.uncertain_inputs import STEP_TIME, Lever, Moved, uncertain_inputs
-from planner.uncertain.uncertainty import step_range
+from planner.uncertain.uncertain_inputs import Lever, levers
 from planner.views.sensitivity_view import input_text, input_words
 from simulator.accuracy.published_runs import Accuracy
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
-from simulator.simulate import Outcomes, outcomes_of, steps_and_memory
 from simulator.table import Floats
 
 NUM_HALVINGS: Final = 10
 """Bisection steps for the point where the choice changes: the mark is exact to 1/1024 of the range."""
-OWN_OFFER: Final = "offers["
-"""Prefix of the names of inputs of one offer, such as its price."""
-SITE: Final = ".site."
-"""Part of the names of inputs of an offer's own site."""
-JOBS_SITE: Final = "site."
-"""Prefix of the names of inputs of the job's site, which does not apply to offers with their own site."""
 QUOTE_FACTORS: Final = (0.25, 4.0)
 """Factors over which a price without a range is varied."""
 QUOTE_WORDS: Final = "a price without a range, varied from a quarter to four times"
@@ -63,16 +55,18 @@ def flips(
     designs = rivals(job, answer, best, fastest)
     choice = _Choice.of(job, designs, accuracy.mean_absolute_error_fraction)
     ranges = [
-        found for label, lever in _levers(job, best) if (found := _range(choice, label, lever)) is not None
+        found
+        for lever in levers(job, choice.plans)
+        if lever.name != LAYOUT_TIME and (found := _range(choice, lever)) is not None
     ]
     return RangesFigure(
         name="flips",
         title=_title([found for found in ranges if found.marks]),
         note=(
-            "Each input varies alone over its range, shown as a change from the value used; a price without a range varies "
-            "from a quarter to four times. A mark shows where another, distinguishable design becomes the best compromise. "
-            f"Considered: {choice.tried}. Inputs that affect neither an objective nor a limit are left out."
-            f"{_together(answer)}"
+            "Each input varies alone, from its 5th to its 95th percentile, shown as a change from the value used; a "
+            "price without a range varies from a quarter to four times. A mark shows where another, distinguishable design "
+            f"becomes the best compromise. Considered: {choice.tried}. Inputs that affect neither an objective nor a limit are "
+            f"left out.{_together(answer)}"
         ),
         quantity="change",
         mid=0.0,
@@ -88,8 +82,8 @@ def _together(answer: Recommendation) -> str:
     return (
         f" With all inputs drawn together, {human.percent(unsure.recommended_fraction)} of "
         f"{human.count(unsure.num_draws)} draws recommend the same design (“Uncertain inputs and what-if cases”). Here all "
-        "steps on the same accelerators vary together within their 80 % interval. There the drawn errors are partly "
-        "independent between layouts, and indistinguishable designs count as different ones."
+        "steps on the same accelerators vary together. There each layout also has an error of its own, and "
+        "indistinguishable designs count as different ones."
     )
 
 
@@ -97,7 +91,7 @@ def _together(answer: Recommendation) -> str:
 class _Case:
     """The rivals with one input changed."""
 
-    value: float
+    factor: float
     job: Job
     evaluation: Evaluation
 
@@ -162,13 +156,16 @@ class _Choice:
             evaluation=self.evaluation.take(keep),
         )
 
-    def case(self, lever: Lever, value: float) -> _Case:
-        """Returns the designs evaluated with one value of an input."""
-        job = lever.change(self.job, value)
-        if job == self.job and (value == 1.0 or lever.input.name != STEP_TIME):
-            return _Case(value=value, job=job, evaluation=self.evaluation)
-        outcomes = self._changed_outcomes(job, lever, value)
-        return _Case(value=value, job=job, evaluation=judge(job, self.plans, outcomes))
+    def case(self, lever: Lever, factor: float) -> _Case:
+        """Returns the designs evaluated with one input so many times as large for those that share it."""
+        if factor == 1.0:
+            return _Case(factor=factor, job=self.job, evaluation=self.evaluation)
+        shares = np.isin(self.plans.offer, lever.offers)
+        part, others = self.evaluation.take(shares), self.evaluation.take(~shares)
+        job, outcomes = moved_designs(self.job, part.plans, part.outcomes, lever.name, factor)
+        moved = Evaluation.concatenate([judge(job, part.plans, outcomes), others])
+        rows = np.argsort(~shares, kind="stable")
+        return _Case(factor=factor, job=self.job, evaluation=moved.take(np.argsort(rows)))
 
     def chosen(self, case: _Case) -> Rival | None:
         """Returns the design that is chosen in a case; the recommended one if the choice does not change.
@@ -184,53 +181,20 @@ class _Choice:
             return self.designs[0]
         return self.designs[int(rows[chosen])]
 
-    def _changed_outcomes(self, job: Job, lever: Lever, value: float) -> Outcomes:
-        before = self.evaluation.outcomes
-        if lever.moves is Moved.WORTH:
-            return before
-        if lever.moves is Moved.STEP:
-            return outcomes_of(job, self.plans, *steps_and_memory(job, self.plans))
-        if lever.input.name != STEP_TIME:
-            return outcomes_of(job, self.plans, before.steps, before.memory)
-        # The step error is common to all designs on these accelerators, and does not apply to others.
-        accelerators = np.array([offer.accelerator.id for offer in self.job.offers])[self.plans.offer]
-        factors = np.where(accelerators == accelerators[0], value, 1.0)
-        return outcomes_of(job, self.plans, slow_down_steps(before.steps, factors), before.memory)
-
     def _is_tied(self, values: np.ndarray, chosen: int) -> bool:
         """Whether a row is indistinguishable from the first one."""
         return bool((np.abs(values[chosen] - values[0]) <= self.error_fraction * values[0]).all())
 
 
-def _levers(job: Job, best: Design) -> Iterator[tuple[str, Lever]]:
-    """Yields the inputs of the recommended design, and those of the other offers and their sites, with their names."""
-    offers, seen = offers_tried(job, best), set[tuple[str, str]]()
-    step = step_range(job, PlanTable.from_plans([best.plan]), 0)
-    for offer in offers:
-        for lever in uncertain_inputs(job, offer, step):
-            whose = _owner(job, offer, lever.input.name, belongs=lever.changes_offer_only)
-            is_new = (lever.input.name, whose) not in seen and (bool(whose) or offer == best.plan.offer)
-            seen.add((lever.input.name, whose))
-            if lever.input.name == STEP_TIME:  # only that of the recommended accelerators is moved
-                whose = f", {job.offers[offer].accelerator.id}"
-            if lever.input.mid > 0 and is_new:
-                yield input_words(lever.input.name) + (whose if len(offers) > 1 else ""), lever
-
-
-def _owner(job: Job, offer: int, name: str, *, belongs: bool) -> str:
-    """Words for the owner of an input: an offer, or the job's site if other offers are at other sites."""
-    if name.startswith(JOBS_SITE):
-        return f" of {job.site.region}" if any(each.site for each in job.offers) else ""
-    if name.startswith(OWN_OFFER):
-        return f" of {_site_words(job, offer) if SITE in name else _offer_words(job, offer)}"
-    return f", {_offer_words(job, offer)}" if belongs else ""
-
-
-def _site_words(job: Job, offer: int) -> str:
-    """Returns the region of an offer's own site, and also the offer if others have a site of their own there."""
-    region = job.site_of(job.offers[offer]).region
-    is_alone = sum(each.site is not None and each.site.region == region for each in job.offers) == 1
-    return region if is_alone else f"{region} for {_offer_words(job, offer)}"
+def _label(job: Job, lever: Lever) -> str:
+    """Words for an input, with what shares it where the job has several of these."""
+    words, known = input_words(lever.input), INPUTS[lever.name]
+    owners = {known.owner(job, offer) for offer in range(len(job.offers))}
+    if known.name == HARDWARE_PRICE:
+        return f"{words} of {_offer_words(job, lever.offers[0])}" if len(job.offers) > 1 else words
+    if len(owners) == 1:
+        return words
+    return f"{words} of {lever.owner}" if known.shared is Shared.SITE else f"{words}, {lever.owner}"
 
 
 def _offer_words(job: Job, offer: int) -> str:
@@ -245,31 +209,29 @@ def _offer_words(job: Job, offer: int) -> str:
 
 def _is_quote(lever: Lever) -> bool:
     """Whether an input is one price without a range."""
-    return lever.input.name.startswith(OWN_OFFER) and lever.input.low == lever.input.high
+    return lever.name == HARDWARE_PRICE and lever.low == lever.high
 
 
-def _ends(lever: Lever) -> list[float]:
-    """The ends of the range over which an input is tried."""
-    found = lever.input
+def _ends(lever: Lever) -> tuple[float, ...]:
+    """The ends of the range over which an input is tried, as factors."""
     if _is_quote(lever):
-        return [factor * found.mid for factor in QUOTE_FACTORS]
-    return [end for end in (found.low, found.high) if end != found.mid]
+        return QUOTE_FACTORS
+    return tuple(factor for factor in (lever.low, lever.high) if factor != 1.0)
 
 
-def _range(choice: _Choice, label: str, lever: Lever) -> Range | None:
+def _range(choice: _Choice, lever: Lever) -> Range | None:
     """Where an input changes the choice; `None` if it affects neither an objective of any design nor a limit."""
-    mid = lever.input.mid
-    middle, *ends = (choice.case(lever, value) for value in (mid, *_ends(lever)))
+    middle, *ends = (choice.case(lever, factor) for factor in (1.0, *_ends(lever)))
     if not any(middle.differs_from(end) for end in ends):
         return None
     found = list(filter(None, (_flip(choice, lever, end) for end in ends)))
-    low, high = min(end.value for end in ends), max(end.value for end in ends)
+    low, high = (lever.value(side(1.0, *(end.factor for end in ends))) for side in (min, max))
     return Range(
-        label=label,
-        low_text=input_text(lever.input, min(low, mid)),
-        high_text=input_text(lever.input, max(high, mid)),
-        at_low=min(low / mid - 1.0, 0.0),
-        at_high=max(high / mid - 1.0, 0.0),
+        label=_label(choice.job, lever),
+        low_text=input_text(lever.input, low),
+        high_text=input_text(lever.input, high),
+        at_low=low / lever.input.mid - 1.0,
+        at_high=high / lever.input.mid - 1.0,
         marks=tuple(mark for mark, _ in found),
         note="; ".join(note for _, note in found) or (QUOTE_WORDS if _is_quote(lever) else lever.input.why),
     )
@@ -277,13 +239,13 @@ def _range(choice: _Choice, label: str, lever: Lever) -> Range | None:
 
 def _flip(choice: _Choice, lever: Lever, end: _Case) -> tuple[Mark, str] | None:
     """The point between the middle and an end of its range where an input changes the choice; `None` if there is none."""
-    mid, best = lever.input.mid, choice.designs[0]
+    best = choice.designs[0]
     if choice.chosen(end) == best:
         return None
-    same, other = mid, end
+    same, other = 1.0, end
     for _ in range(NUM_HALVINGS):
-        half = choice.case(lever, 0.5 * (same + other.value))
-        same, other = (half.value, other) if choice.chosen(half) == best else (same, half)
+        half = choice.case(lever, 0.5 * (same + other.factor))
+        same, other = (half.factor, other) if choice.chosen(half) == best else (same, half)
     chosen = choice.chosen(other)
     none = f"no considered design {'meets the limits' if set_limits(other.job) else CAN_BE_RUN}"
     becomes = chosen.words if chosen else none
@@ -291,9 +253,10 @@ def _flip(choice: _Choice, lever: Lever, end: _Case) -> tuple[Mark, str] | None:
         becomes += (
             f", because the recommended one violates {', '.join(human.words(name) for name in other.broken)}"
         )
-    change = other.value / mid - 1.0
-    way = "below" if other.value < mid else "above"
-    where = f"{way} {input_text(lever.input, other.value)} ({text(change, 'change')})"
+    value = lever.value(other.factor)
+    change = value / lever.input.mid - 1.0
+    way = "below" if change < 0.0 else "above"
+    where = f"{way} {input_text(lever.input, value)} ({text(change, 'change')})"
     return Mark(value=change, label=where), f"{where}: {becomes}"
 
 

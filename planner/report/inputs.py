@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from planner.job.framework import habitual_fields
 from planner.report.data import InputGroup, InputValue
 from planner.text import human
 from planner.text.figure_units import with_unit
-from planner.uncertain.uncertain_inputs import StepRange, uncertain_inputs
+from planner.uncertain.uncertain_inputs import UncertainInput
 from planner.views.sensitivity_view import input_text
 from simulator.catalog import Figure, Kind, accelerator, fabric, figures, model, names, node, site
 from simulator.domain.job import Job
@@ -27,10 +27,10 @@ _Said = tuple[str, str]
 """Source and confidence of a figure."""
 
 
-def inputs(job: Job, offer: int, step: StepRange) -> tuple[InputGroup, ...]:
-    """Returns the inputs of an answer that recommends the given offer."""
+def inputs(job: Job, unsure: Iterable[UncertainInput]) -> tuple[InputGroup, ...]:
+    """Returns the inputs of an answer, of which some are uncertain."""
     groups = [
-        InputGroup(title="Ranges of uncertain inputs", rows=tuple(_ranges(job, offer, step))),
+        InputGroup(title="Ranges of uncertain inputs", rows=tuple(map(_range, unsure))),
         InputGroup(title="The job", rows=tuple(_job_fields(job))),
         *_model_groups(job),
         *(group for each in job.offers for group in _hardware_groups(each)),
@@ -40,17 +40,11 @@ def inputs(job: Job, offer: int, step: StepRange) -> tuple[InputGroup, ...]:
     return tuple(distinct.values())
 
 
-def _ranges(job: Job, offer: int, step: StepRange) -> Iterator[InputValue]:
-    for lever in uncertain_inputs(job, offer, step):
-        low, mid, high = (
-            input_text(lever.input, value) for value in (lever.input.low, lever.input.mid, lever.input.high)
-        )
-        yield InputValue(
-            name=lever.input.name,
-            value=f"{mid} ({low} to {high})" if low != high else f"{mid} (no range given)",
-            source=lever.input.why if low != high else "the job has one value and no range",
-            confidence="range" if low != high else "job",
-        )
+def _range(unsure: UncertainInput) -> InputValue:
+    low, mid, high = (input_text(unsure, value) for value in (unsure.low, unsure.mid, unsure.high))
+    return InputValue(
+        name=unsure.name, value=f"{mid} ({low} to {high})", source=unsure.why, confidence="range"
+    )
 
 
 def _job_fields(job: Job) -> Iterator[InputValue]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from planner.recommended.recommendation import Design
 from planner.report.breakdowns import OBJECTIVE_FIELDS
 from planner.report.data import Range, RangesFigure
 from planner.report.units import text
 from planner.text.objective_words import OBJECTIVE_WORDS
-from planner.uncertain.sensitivity import ResultSensitivity, Sensitivities, Swing, sensitivities
-from planner.uncertain.uncertain_inputs import StepRange, UncertainInput
+from planner.uncertain.sensitivity import ResultSensitivity, Sensitivities, Swing
+from planner.uncertain.uncertain_inputs import UncertainInput
 from planner.views.sensitivity_view import input_text, input_words
 from simulator.domain.job import Job, Objective
 
 
-def tornados(job: Job, best: Design, step: StepRange) -> list[RangesFigure]:
+def tornados(job: Job, found: Sensitivities) -> list[RangesFigure]:
     """Returns a tornado chart for each objective of the job that any input moves."""
-    found = sensitivities(job, best.plan, step)
     by_field = {result.result: result for result in found.results}
     figures = [
         _tornado(objective, by_field[OBJECTIVE_FIELDS[objective][0]], found)
@@ -34,11 +32,11 @@ def _tornado(objective: Objective, result: ResultSensitivity, found: Sensitiviti
     if shown:
         first = shown[0]
         ends = f"{text(first.at_low, quantity)} to {text(first.at_high, quantity)}"
-        title = f"{name[0].upper()}{name[1:]} depends most on {input_words(first.input)}: {ends}"
+        title = f"{name[0].upper()}{name[1:]} depends most on {input_words(inputs[first.input])}: {ends}"
     return RangesFigure(
         name=f"drivers-{objective.value.replace('_', '-')}",
         title=title,
-        note=f"{name[0].upper()}{name[1:]} with each input alone at the low and the high end of its range.",
+        note=f"{name[0].upper()}{name[1:]} with each input alone at its 5th and its 95th percentile.",
         quantity=quantity,
         mid=result.mid,
         ranges=tuple(_range(swing, inputs[swing.input]) for swing in shown),
@@ -47,7 +45,7 @@ def _tornado(objective: Objective, result: ResultSensitivity, found: Sensitiviti
 
 def _range(swing: Swing, described: UncertainInput) -> Range:
     return Range(
-        label=input_words(described.name),
+        label=input_words(described),
         low_text=input_text(described, described.low),
         high_text=input_text(described, described.high),
         at_low=swing.at_low,

@@ -1,4 +1,4 @@
-"""Which inputs drive the result? Each varies alone over its range.
+"""Which inputs drive the result? Each varies alone over its range, from its 5th to its 95th percentile.
 
 `sensitivities` simulates one design again at both ends of every input. `front_tornado` does the same to many designs with
 the responses of `objectives.input_uncertainty`, and says how their order by each objective changes. One at a time: what two
@@ -8,28 +8,20 @@ inputs do together is not seen. The interval between saves follows where the pla
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 
 from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import objectives_at_ends
-from objectives.run_response import slow_down_steps
+from objectives.moved_designs import moved_designs
 from objectives.scores import score
 from planner.recommended.comparisons import TornadoBar
-from planner.uncertain.uncertain_inputs import (
-    STEP_TIME,
-    Lever,
-    Moved,
-    StepRange,
-    UncertainInput,
-    uncertain_inputs,
-)
+from planner.uncertain.uncertain_inputs import Lever, UncertainInput, levers
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.record import Record, finite_or_none
-from simulator.simulate import Outcomes, outcomes_of, steps_and_memory
+from simulator.simulate import Outcomes, simulate
 from simulator.table import Floats, Integers
 from simulator.units import DAY, JOULES_PER_KWH
 
@@ -51,7 +43,7 @@ class Swing(Record):
     at_high: float | None
     """The result at its high end."""
     swing_fraction: float | None
-    """Distance of the two as a share of the result; 0 for an input that does not matter, null for a run that never ends."""
+    """Distance of the two as a share of the result; 0 for an input that does not move it, null for a run that never ends."""
 
     @property
     def is_worth_showing(self) -> bool:
@@ -67,44 +59,64 @@ class ResultSensitivity(Record):
     mid: float
     """Its value with all inputs at the middle."""
     swings: tuple[Swing, ...]
-    """Every input, the one that matters most first."""
+    """The inputs that move any result, the one that matters most to this one first."""
 
 
 class Sensitivities(Record):
     """What drives the results: every input alone, from the low to the high end of its range."""
 
     inputs: tuple[UncertainInput, ...]
-    """The inputs and their ranges."""
+    """The inputs that move any of the results, and their ranges."""
     results: tuple[ResultSensitivity, ...]
-    """The results, each with all inputs."""
+    """The results, each with all of these inputs."""
 
 
-def sensitivities(job: Job, plan: Plan, step: StepRange) -> Sensitivities:
-    """Returns how the results of a plan depend on what is not known exactly.
-
-    Args:
-        job: the job.
-        plan: a plan with a valid layout whose run ends.
-        step: range of the time of steps of its kind.
-    """
-    levers = uncertain_inputs(job, plan.offer, step)
-    ends = [_Case.of(job, lever, value) for lever in levers for value in (lever.input.low, lever.input.high)]
-    values = _evaluated(plan, [_Case(job=job), *ends])
-    mid, low, high = values[0], values[1::2], values[2::2]
+def sensitivities(job: Job, plan: Plan) -> Sensitivities:
+    """Returns how the results of a plan depend on what is not known exactly; the plan has a valid layout whose run ends."""
+    plans = PlanTable.from_plans([plan])
+    outcomes, every = simulate(job, plans), list(levers(job, plans))
+    mid = _results(job, plans, outcomes)
+    ends = [_ends(job, plans, outcomes, lever) for lever in every]
+    found = [
+        tuple(_swing(lever.input.name, *values) for values in zip(mid, at_low, at_high, strict=True))
+        for lever, (at_low, at_high) in zip(every, ends, strict=True)
+    ]
+    moving = [any(swing.swing_fraction != 0.0 for swing in swings) for swings in found]
     return Sensitivities(
-        inputs=tuple(lever.input for lever in levers),
+        inputs=tuple(lever.input for lever in compress(every, moving)),
         results=tuple(
-            _result(name, float(mid[k]), levers, low[:, k], high[:, k]) for k, name in enumerate(RESULTS)
+            ResultSensitivity(
+                result=name,
+                mid=mid[k],
+                swings=tuple(sorted((swings[k] for swings in compress(found, moving)), key=_order)),
+            )
+            for k, name in enumerate(RESULTS)
         ),
     )
 
 
-def _result(name: str, mid: float, levers: Sequence[Lever], low: Floats, high: Floats) -> ResultSensitivity:
-    swings = [
-        _swing(lever.input.name, mid, float(at_low), float(at_high))
-        for lever, at_low, at_high in zip(levers, low, high, strict=True)
-    ]
-    return ResultSensitivity(result=name, mid=mid, swings=tuple(sorted(swings, key=_order)))
+def _ends(job: Job, plans: PlanTable, outcomes: Outcomes, lever: Lever) -> tuple[list[float], list[float]]:
+    """The results at both ends of an input."""
+    low, high = (
+        _results(changed, plans, moved)
+        for changed, moved in (
+            moved_designs(job, plans, outcomes, lever.name, factor) for factor in (lever.low, lever.high)
+        )
+    )
+    return low, high
+
+
+def _results(job: Job, plans: PlanTable, outcomes: Outcomes) -> list[float]:
+    """The results of the only design, in the order of `RESULTS`."""
+    scores = score(job, plans, outcomes)
+    columns = (
+        scores.time_to_train_s / DAY,
+        scores.cost_usd,
+        scores.energy_j / JOULES_PER_KWH,
+        scores.carbon_kgco2e,
+        outcomes.run.goodput_fraction,
+    )
+    return [float(column[0]) for column in columns]
 
 
 def _swing(name: str, mid: float, at_low: float, at_high: float) -> Swing:
@@ -120,66 +132,6 @@ def _swing(name: str, mid: float, at_low: float, at_high: float) -> Swing:
 
 def _order(swing: Swing) -> float:
     return -math.inf if swing.swing_fraction is None else -swing.swing_fraction
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Case:
-    """A job with one changed input."""
-
-    job: Job
-    step_factor: float = 1.0
-    changes_offer_only: bool = True
-    changes_run: bool = False
-    """Whether the run is another one by something else than the offer and the step."""
-
-    @classmethod
-    def of(cls, job: Job, lever: Lever, value: float) -> _Case:
-        """Returns the case of an input at one end."""
-        if lever.input.name == STEP_TIME:
-            return cls(job=job, step_factor=value)
-        return cls(
-            job=lever.change(job, value),
-            changes_offer_only=lever.changes_offer_only,
-            changes_run=not lever.changes_offer_only and lever.moves is not Moved.WORTH,
-        )
-
-
-def _evaluated(plan: Plan, cases: Sequence[_Case]) -> Floats:
-    """Returns the results of every case, `(cases, results)`.
-
-    All are simulated as one batch, in which every case has an offer of its own. Cases that differ in something else are
-    priced one by one, because that is the same for all rows of a batch; where the run depends on it, they run one by one.
-    """
-    offers = tuple(case.job.offers[plan.offer] for case in cases)
-    base = cases[0].job.model_copy(update={"offers": offers})
-    rows = np.arange(len(cases))
-    row = PlanTable.from_plans([plan]).take(np.zeros(len(cases), dtype=np.intp))
-    plans = replace(row, offer=rows)
-    steps, memory = steps_and_memory(base, plans)
-    steps = slow_down_steps(steps, np.array([case.step_factor for case in cases]))
-    outcomes = outcomes_of(base, plans, steps, memory)
-    is_shared = np.array([case.changes_offer_only for case in cases])
-    values = np.empty((len(cases), len(RESULTS)))
-    for group in (rows[is_shared], *rows[~is_shared, None]):
-        case, some = cases[group[0]], plans.take(group)
-        job = case.job.model_copy(update={"offers": offers})
-        ran = outcomes.take(group)
-        if case.changes_run:
-            ran = outcomes_of(job, some, ran.steps, ran.memory)
-        values[group] = _results(job, some, ran)
-    return values
-
-
-def _results(job: Job, plans: PlanTable, outcomes: Outcomes) -> Floats:
-    scores = score(job, plans, outcomes)
-    columns = (
-        scores.time_to_train_s / DAY,
-        scores.cost_usd,
-        scores.energy_j / JOULES_PER_KWH,
-        scores.carbon_kgco2e,
-        outcomes.run.goodput_fraction,
-    )
-    return np.column_stack(columns)
 
 
 def front_tornado(designs: UnsureDesigns, ids: Integers) -> tuple[TornadoBar, ...]:

@@ -12,7 +12,6 @@ from objectives.unsure_inputs import step_error_of
 from objectives.usage import Usage
 from planner.recommended.recommendation import Spread, Uncertainty
 from planner.uncertain.ties import tied_designs
-from planner.uncertain.uncertain_inputs import StepRange
 from simulator.accuracy.published_runs import Accuracy, step_time_error
 from simulator.accuracy.step_error import is_measured
 from simulator.domain.hardware import Accelerator, Precision
@@ -55,15 +54,6 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         and not has_measured_kernels(_accelerator(job, chosen.plans, 0)),
         tied_designs=tuple(ids[tied_designs(job, front, row, seed)].tolist()),
     )
-
-
-def step_range(job: Job, plans: PlanTable, row: int) -> StepRange:
-    """Returns the range of actual over simulated time that holds four of five steps like that of one of some designs."""
-    low, high = step_time_interval(job, plans, row, 1.0)
-    accuracy = accuracy_of(job, plans, row)
-    borrowed = "" if accuracy.is_measured else ", the least accurate group"
-    why = f"80 % interval of simulated steps, from their errors on {accuracy.compared_with}{borrowed}"
-    return StepRange(low=low, high=high, why=why)
 
 
 def step_time_interval(job: Job, plans: PlanTable, row: int, step_time_s: float) -> tuple[float, float]:

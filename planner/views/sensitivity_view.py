@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from planner.text import human
 from planner.text.text_blocks import bar_length, grid, sentences, title
 from planner.uncertain.sensitivity import ResultSensitivity, Sensitivities, Swing
-from planner.uncertain.uncertain_inputs import STEP_TIME, UncertainInput
-from simulator.units import GIGA
+from planner.uncertain.uncertain_inputs import UncertainInput
+from simulator.units import GIGA, TERA
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,20 +29,37 @@ _RESULTS: dict[str, tuple[str, Callable[[float], str]]] = {
 _INPUTS = {
     "rent_usd_per_gpu_hour": "rent",
     "purchase_usd_per_node": "node price",
-    STEP_TIME: "step time",
-    "network bandwidth of a node": "network bandwidth",
-    "embodied carbon of the hardware": "embodied carbon",
-    "failures_per_1000_node_days": "failures",
     "power_usage_effectiveness": "PUE",
-    "grid_kgco2e_per_kwh": "grid carbon",
-    "electricity_usd_per_kwh": "electricity price",
-    "lifetime_years": "lifetime",
-    "utilization_fraction": "utilization",
-    "capital_cost_fraction_per_year": "cost of capital",
-    "maintenance_fraction_per_year": "maintenance",
-    "facility_usd_per_w": "building",
+    "layout_time": "step time of the layout",
+    "failure_rate": "failures",
+    "interruption_rate": "interruptions",
+    "restart_time": "restart times",
+    "straggler_excess": "straggler slow-down",
+    "compute_power": "power while computing",
+    "waiting_power": "power while waiting",
+    "cap_slowdown": "slow-down by the cap",
+    "grid": "grid carbon",
+    "embodied_accelerator": "making of accelerators",
+    "embodied_host": "making of hosts",
+    "embodied_network": "making of the network",
+    "embodied_storage": "making of storage",
+    "embodied_building": "making of the building",
+    "residual_value": "resale value",
+    "capital_cost": "cost of capital",
+    "facility_price": "building",
+    "facility_lifetime": "lifetime of the building",
 }
-"""Shorter or clearer names of inputs, by the last part of the name."""
+"""Shorter or clearer names of inputs: of a price and the PUE by their field, of all others by their name in the table."""
+_UNITS = {
+    "bytes/s": (GIGA, "GB/s"),
+    "USD/byte": (1.0 / TERA, "USD/TB"),
+    "W/byte": (1.0 / TERA, "W/TB"),
+    "kgCO2e/byte": (1.0 / GIGA, "kgCO2e/GB"),
+}
+"""Sizes and names of units that are shown instead of others."""
+_RANGES = (
+    "Each input varies alone, from its 5th to its 95th percentile; --json lists all ranges and their sources."
+)
 _PERCENT = "_fraction"
 
 
@@ -57,7 +74,7 @@ def show_sensitivities(found: Sensitivities, console: Console) -> None:
             reach = max(_reach(result, swing) for swing in shown)
             grid(console, [_row(result, swing, inputs[swing.input], reach, console) for swing in shown])
     console.print()
-    sentences(console, ["Each input varies alone over its range; --json lists all ranges and their sources."])
+    sentences(console, [_RANGES])
 
 
 def _row(
@@ -65,13 +82,13 @@ def _row(
 ) -> tuple[str, ...]:
     unit = _RESULTS[result.result][1]
     ends = ends_text(*("no end" if value is None else unit(value) for value in (swing.at_low, swing.at_high)))
-    return input_words(described.name), _range(described), ends, _bar(result, swing, reach, console)
+    return input_words(described), _range(described), ends, _bar(result, swing, reach, console)
 
 
-def input_words(name: str) -> str:
+def input_words(described: UncertainInput) -> str:
     """Returns the name of an input for readers: `rent` for `offers[0].rent_usd_per_gpu_hour`."""
-    last = name.rpartition(".")[2]
-    return _INPUTS.get(last, last)
+    last = described.name.rpartition(".")[2]
+    return _INPUTS.get(last) or _INPUTS.get(described.factor) or human.words(described.factor)
 
 
 def input_text(described: UncertainInput, value: float) -> str:
@@ -97,7 +114,7 @@ def _unit(described: UncertainInput) -> tuple[float, str]:
     """Returns the size and the name of the unit in which an input is shown."""
     if described.name.endswith((_PERCENT, f"{_PERCENT}_per_year")):
         return 0.01, "%"
-    return (GIGA, "GB/s") if described.unit == "bytes/s" else (1.0, described.unit)
+    return _UNITS.get(described.unit, (1.0, described.unit))
 
 
 def _reach(result: ResultSensitivity, swing: Swing) -> float:

@@ -11,9 +11,9 @@ from hypothesis.extra.numpy import arrays
 from constraints.evaluation import evaluate
 from objectives.drawn_runs import UnsureDesigns
 from objectives.drawn_scores import drawn_figures, drawn_objectives
+from objectives.input_table import INPUTS
 from objectives.input_uncertainty import DrawnObjectives, draw_objectives, objectives_at_ends
 from objectives.metrics import metrics
-from objectives.run_response import CHANGES
 from objectives.unsure_inputs import UnsureInput, estimate_factors, unsure_inputs
 from simulator.domain.job import Job
 from simulator.domain.offer import Estimate
@@ -415,6 +415,6 @@ def test_how_often_nodes_are_taken_back_is_drawn_where_a_landlord_does() -> None
 
 def test_the_failure_rate_is_that_of_nodes_and_of_their_domains() -> None:
     given = {"failures_per_1000_node_days": 3.0, "domain_failures_per_1000_domain_days": 5.0}
-    changed = CHANGES["failure_rate"](job_with(reliability=given), 2.0).reliability
+    changed = INPUTS["failure_rate"].change(job_with(reliability=given), 2.0).reliability
     assert changed.failures_per_1000_node_days == 6.0
     assert changed.domain_failures_per_1000_domain_days == 10.0

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from constraints.evaluation import Evaluation, evaluate, judge
-from objectives.drawn_runs import WAITING_PARTS, UnsureDesigns
+from objectives.drawn_runs import UnsureDesigns
+from objectives.input_table import INPUTS
 from objectives.input_uncertainty import draw_objectives, objectives_at_ends
-from objectives.run_response import CHANGES, slow_down_steps
+from objectives.moved_designs import WAITING_PARTS, slow_down_steps
 from simulator.accuracy.step_error import step_error
 from simulator.domain.job import Job
 from simulator.run.energy import EnergyTable
@@ -82,7 +83,7 @@ class TestRuns:
         result = evaluate(job, plans)
         changed = job
         for name, amount in amounts.items():
-            changed = CHANGES[name](changed, amount)
+            changed = INPUTS[name].change(changed, amount)
         steps = slow_down_steps(result.outcomes.steps, 1.05)
         truth = judge(changed, plans, outcomes_of(changed, plans, steps, result.outcomes.memory)).scores
         ratios = _at(job, result, {**amounts, "step_time": 1.05})

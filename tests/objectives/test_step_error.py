@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.step_error import log_ratios_by_job, variance_parts
-from objectives.unsure_inputs import LAYOUT_TIME, STEP_TIME, step_error_of, unsure_inputs
+from objectives.input_table import LAYOUT_TIME, STEP_TIME
+from objectives.unsure_inputs import step_error_of, unsure_inputs
 from planner.measured.runs import compare, read_rows
 from simulator.accuracy.step_error import StepError, step_error
 from tests.support import H100_RENTED, job_with, plans_with

@@ -30,7 +30,7 @@ from planner.report.inputs import inputs
 from planner.report.page import page
 from planner.report.sources import report_of_folder
 from planner.report.units import log_ticks, size_ticks, text, tick_text, ticks
-from planner.uncertain.uncertain_inputs import StepRange
+from planner.uncertain.uncertain_inputs import levers
 from simulator.domain.limits import Limits
 from simulator.domain.plan import PlanTable
 from simulator.errors import InputError, StudyError
@@ -39,10 +39,10 @@ from studies.files.store import StudyStore
 from studies.progress import Progress
 from tests.planner.report_pages import Page, best_of
 from tests.planner.report_studies import NOON, answered, drawn, job, large
+from tests.support import plans_with
 
 ADDRESS = re.compile(r"""(?:https?:|src\s*=\s*["'](?!data:)|@import|[^a-z]url\()""", re.IGNORECASE)
 """How a page asks for something outside of itself."""
-STEP = StepRange(low=0.9, high=1.2, why="errors of such steps")
 
 
 def value_at(report: dict[str, object], place: str) -> object:
@@ -276,7 +276,7 @@ input_factors: {failure_rate: {low: 0.25, high: 2.0}}
 """
     (tmp_path / "job.yaml").write_text(text_of_job)
     asked = load_job(tmp_path / "job.yaml")
-    groups = {group.title: group.rows for group in inputs(asked, 0, STEP)}
+    groups = {group.title: group.rows for group in inputs(asked, ())}
     said = {row.name: (row.confidence, row.source) for row in groups["The job"]}
     assert said["objectives"] == ("job", "job file")
     assert said["reliability.failures_per_1000_node_days"] == (
@@ -288,13 +288,19 @@ input_factors: {failure_rate: {low: 0.25, high: 2.0}}
     factors = [who for name, (who, _) in said.items() if name.startswith("input_factors.")]
     assert len(factors) > 10
     assert factors.count("default") == len(factors) - 1
-    (rent,) = [row for row in groups["Ranges of uncertain inputs"] if "rent" in row.name]
-    assert (rent.value, rent.confidence) == ("2.4 USD/GPU-hour (no range given)", "job")
+    assert "Ranges of uncertain inputs" not in groups
+    grid = next(lever.input for lever in levers(asked, plans_with({"num_gpus": 64})) if lever.name == "grid")
+    (row,) = inputs(asked, [grid])[0].rows
+    assert (row.name, row.value) == (
+        "site.grid_kgco2e_per_kwh",
+        "0.294 kgCO2e/kWh (0.25 kgCO2e/kWh to 0.338 kgCO2e/kWh)",
+    )
+    assert (row.confidence, row.source) == ("range", grid.why)
 
 
 def model_rows(*overrides: str) -> dict[str, tuple[str, str]]:
     asked = load_job("examples/llama-3.1-70b.yaml", ["workload.model=qwen3-vl-8b", *overrides])
-    (rows,) = [group.rows for group in inputs(asked, 0, STEP) if group.title.startswith("Model")]
+    (rows,) = [group.rows for group in inputs(asked, ()) if group.title.startswith("Model")]
     return {row.name: (row.value, row.confidence) for row in rows}
 
 
@@ -316,7 +322,7 @@ def test_inputs_say_what_comes_from_the_framework() -> None:
         "examples/llama-3.1-70b.yaml",
         ["workload.framework=fsdp2", "workload.logit_bytes=2", "objectives=[cost]"],
     )
-    groups = {group.title: group.rows for group in inputs(asked, 0, STEP)}
+    groups = {group.title: group.rows for group in inputs(asked, ())}
     said = {row.name: (row.confidence, row.source) for row in groups["The job"]}
     habit = ("preset", "framework `fsdp2`, whether or not the job file repeats it")
     assert said["workload.sharded_copies"] == said["search.zero_stages"] == habit
@@ -326,7 +332,7 @@ def test_inputs_say_what_comes_from_the_framework() -> None:
 
 def test_the_source_of_a_price_is_none_of_the_other_fields_of_its_offer() -> None:
     asked = load_job("examples/bloom-176b.yaml")
-    groups = {group.title: group.rows for group in inputs(asked, 0, STEP)}
+    groups = {group.title: group.rows for group in inputs(asked, ())}
     rows = {row.name: row for row in groups["The job"]}
     assert rows["offers[0].purchase_usd_per_node"].source == asked.offers[0].price_source
     assert rows["offers[0].num_gpus.max"].source == rows["offers[0].price_source"].source == "job file"
@@ -345,7 +351,7 @@ def test_an_accelerator_of_the_catalogue_that_a_job_changes_is_told_as_that_of_t
     own = asked.model_copy(update={"offers": (offer.model_copy(update={"accelerator": changed}),)})
     title = f"Accelerator {offer.accelerator.id}"
     said = [
-        {row.source for group in inputs(each, 0, STEP) if group.title == title for row in group.rows}
+        {row.source for group in inputs(each, ()) if group.title == title for row in group.rows}
         for each in (asked, own)
     ]
     differs = "job file (differs from the catalogue's entry)"

@@ -9,6 +9,8 @@ import pytest
 
 from constraints.evaluation import evaluate
 from objectives.drawn_runs import UnsureDesigns
+from objectives.drawn_scores import drawn_figures
+from objectives.input_table import INPUTS, Moved
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
 from planner.input.plan_input import plan_of, read_plan
@@ -20,20 +22,23 @@ from planner.uncertain.sensitivity import (
     front_tornado,
     sensitivities,
 )
-from planner.uncertain.uncertain_inputs import STEP_TIME, StepRange, UncertainInput
+from planner.uncertain.uncertain_inputs import UncertainInput, levers
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
+from tests.objectives.unsure_jobs import runs_at
+from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 BOUGHT = EXAMPLES / "bloom-176b.yaml"
 BOUGHT_PLAN = "tp=4,pp=12,dp=8,mbs=2,recompute=full,checkpoint_scheme=sync_sharded,num_spare_nodes=1"
 RENTED = EXAMPLES / "llama-3.1-70b.yaml"
 RENTED_PLAN = "offer=1,tp=2,pp=4,cp=2,dp=32,vpp=10,zero_stage=2,num_spare_nodes=2"
-QUARTER = StepRange(low=0.8, high=4 / 3, why="simulated a quarter too slow or too fast")
+QUARTER = "input_factors.step_time={low: 0.8, high: 1.3333333333333333}"
+"""Simulated a quarter too slow or too fast."""
 
 
 def found_of(job: Job, plan: str) -> Sensitivities:
-    return sensitivities(job, plan_of(job, read_plan(plan))[0], QUARTER)
+    return sensitivities(job, plan_of(job, read_plan(plan))[0])
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +56,13 @@ def result_of(found: Sensitivities, name: str) -> ResultSensitivity:
 
 
 def swing_of(found: Sensitivities, result: str, name: str) -> Swing:
-    return next(swing for swing in result_of(found, result).swings if swing.input == name)
+    """The swing of an input, by its name or that of its range."""
+    names = {name, *(described.name for described in found.inputs if described.factor == name)}
+    return next(swing for swing in result_of(found, result).swings if swing.input in names)
 
 
 def range_of(found: Sensitivities, name: str) -> UncertainInput:
-    return next(described for described in found.inputs if described.name == name)
+    return next(described for described in found.inputs if described.factor == name)
 
 
 def moved(found: Sensitivities, name: str) -> set[str]:
@@ -88,7 +95,7 @@ def test_an_input_moves_the_results_as_if_it_were_set_in_the_job(
     found: Sensitivities = request.getfixturevalue(whose)
     file, plan = (BOUGHT, BOUGHT_PLAN) if whose == "bought" else (RENTED, RENTED_PLAN)
     fields = [described for described in found.inputs if "." in described.name]
-    assert len(fields) >= 10
+    assert len(fields) >= 5
     for described in fields:
         value = getattr(described, end)
         is_price = "_usd_per_node" in described.name or "_usd_per_gpu" in described.name
@@ -101,11 +108,76 @@ def test_an_input_moves_the_results_as_if_it_were_set_in_the_job(
             assert moved_to == pytest.approx(getattr(design, result), rel=1e-9), described.name
 
 
-def test_an_error_of_the_step_time_is_that_of_the_measured_step(rented: Sensitivities) -> None:
-    step = range_of(rented, STEP_TIME)
+EVERYTHING: dict[str, object] = {
+    "storage": {"capacity_bytes": 1e15},
+    "carbon_scope": {"network": True, "storage": True, "building": True},
+    "reliability": {"preset": "young", "domain_failures_per_1000_domain_days": 50},
+    "site": {
+        "region": "here",
+        "power_usage_effectiveness": 1.3,
+        "cooling_fixed_fraction": 0.2,
+        "climate": {"mean_celsius": 20, "free_cooling_below_celsius": 15, "overhead_per_celsius": 0.01},
+        "grid_kgco2e_per_kwh": 0.4,
+        "electricity_usd_per_kwh": 0.1,
+        "electricity_profile": {"mean": 0.1, "daily_amplitude": 0.05},
+        "demand_usd_per_w_month": 0.015,
+    },
+}
+STRAIGHT = {"residual_fraction": 0.8, "network_lifetime_years": 7, "utilization_fraction": 0.95}
+OF_ALL = {
+    "bought": job_with(H100_BOUGHT, ownership=STRAIGHT, **EVERYTHING),
+    "bought, economic": job_with(H100_BOUGHT, ownership={"depreciation": "economic"}, **EVERYTHING),
+    "taken back": job_with({**H100_RENTED, "interruptions_per_1000_node_days": 100}, **EVERYTHING),
+}
+"""Together they have every input that moves a result, all of them with the same plan."""
+CAPPED = plans_with({"num_gpus": 64, "pipeline_parallel": 2, "num_spare_nodes": 1, "power_cap_fraction": 0.7})
+
+
+@pytest.mark.parametrize("name", OF_ALL)
+def test_an_input_moves_the_results_as_the_same_draw_of_it_does(name: str) -> None:
+    job = OF_ALL[name]
+    part = evaluate(job, CAPPED)
+    every, found = {lever.name: lever for lever in levers(job, CAPPED)}, sensitivities(job, CAPPED.plan(0))
+    drawn = [described.factor for described in found.inputs if INPUTS[described.factor].is_drawn]
+    assert len(drawn) > 20
+    columns = {"time_to_train": (0, 86_400.0), "cost": (1, 1.0), "energy": (2, 3.6e6), "carbon": (3, 1.0)}
+    for factor in drawn:
+        # Draws interpolate runs under a cap, count spoilt nodes by the hours of the run, and share out cooling that is fixed.
+        is_near = INPUTS[factor].moves is Moved.RUN or factor == "storage_power"
+        tolerance = 3e-3 if is_near else 1e-9
+        for end in ("low", "high"):
+            figures = drawn_figures(runs_at(job, part, {factor: getattr(every[factor], end)}))
+            for column, (place, unit) in columns.items():
+                swing = swing_of(found, RESULTS[place], factor)
+                assert figures[column][0, 0] / unit == pytest.approx(
+                    getattr(swing, f"at_{end}"), rel=tolerance
+                ), (factor, end, column)
+
+
+def test_every_input_moves_a_result_where_everything_is_at_stake() -> None:
+    factors = {
+        described.factor for job in OF_ALL.values() for described in sensitivities(job, CAPPED.plan(0)).inputs
+    }
+    assert factors == INPUTS.keys() - {"water"}  # which moves none of these results
+
+
+def test_swings_are_those_that_a_recommendation_tells() -> None:
+    job = OF_ALL["taken back"]
+    part, found = evaluate(job, CAPPED), sensitivities(job, CAPPED.plan(0))
+    designs = UnsureDesigns.of(job, part.plans, part.outcomes, part.scores)
+    bars = [bar for bar in front_tornado(designs, np.array([0])) if bar.objective == "time_to_train"]
+    assert len(bars) >= 6
+    for bar in bars:
+        swing = swing_of(found, "time_to_train_days", bar.input.partition(" of ")[0])
+        assert abs(bar.at_high - bar.at_low) / bar.middle == pytest.approx(swing.swing_fraction, rel=0.02)
+
+
+def test_an_error_of_the_step_time_is_that_of_the_measured_step() -> None:
+    found = found_of(load_job(RENTED, [QUARTER]), RENTED_PLAN)
+    step = range_of(found, "step_time")
     # Simulated 25 % too slow or too fast: measured over simulated is 1 / 1.25 or 1 / 0.75.
     assert (step.low, step.mid, step.high) == pytest.approx((0.8, 1.0, 4 / 3))
-    swing = swing_of(rented, "time_to_train_days", STEP_TIME)
+    swing = swing_of(found, "time_to_train_days", "step_time")
     # As many steps more take as long as longer ones, but for the least interval between saves, which is a step.
     longer = load_job(RENTED, ["workload.tokens=2.6666666666666666e12"])
     design = simulate_plan(longer, read_plan(RENTED_PLAN), with_sensitivities=False).design
@@ -120,15 +192,22 @@ def test_prices_move_nothing_but_the_cost_and_the_grid_nothing_but_the_carbon(
     assert moved(bought, "site.electricity_usd_per_kwh") == {"cost_usd"}
     assert moved(rented, "offers[1].rent_usd_per_gpu_hour") == {"cost_usd"}
     assert moved(rented, "site.grid_kgco2e_per_kwh") == {"carbon_kgco2e"}
-    assert moved(rented, "accelerator power") == {"energy_kwh", "carbon_kgco2e"}
-    assert moved(rented, "straggler slow-down") == set(RESULTS)
+    assert moved(rented, "compute_power") == {"energy_kwh", "carbon_kgco2e"}
+    assert moved(rented, "straggler_excess") == set(RESULTS)
 
 
-def test_what_only_owners_pay_does_not_matter_to_those_who_rent(rented: Sensitivities) -> None:
-    assert moved(rented, "site.electricity_usd_per_kwh") == set()
-    assert moved(rented, "ownership.maintenance_fraction_per_year") == set()
-    swing = swing_of(rented, "cost_usd", "site.electricity_usd_per_kwh")
-    assert (swing.at_low, swing.swing_fraction) == (result_of(rented, "cost_usd").mid, 0.0)
+def test_what_cannot_matter_to_a_plan_is_left_out(rented: Sensitivities) -> None:
+    factors = {described.factor for described in rented.inputs}
+    owning = {
+        "electricity_price",
+        "maintenance",
+        "capital_cost",
+        "facility_price",
+        "network_price",
+        "storage_price",
+    }
+    assert not factors & {*owning, "interruption_rate", "cap_slowdown", "embodied_building", "water"}
+    assert all(any(moved(rented, factor)) for factor in factors)
 
 
 def test_the_middle_is_the_simulated_design_and_lies_between_the_ends(bought: Sensitivities) -> None:
@@ -152,17 +231,20 @@ def test_a_fleet_without_stragglers_has_no_range_of_them() -> None:
     still = job.model_copy(
         update={"reliability": job.reliability.model_copy(update={"straggler_log_mean": None})}
     )
-    names = {described.name for described in found_of(still, RENTED_PLAN).inputs}
-    assert "straggler slow-down" not in names
+    assert "straggler_excess" not in {described.factor for described in found_of(still, RENTED_PLAN).inputs}
 
 
 @pytest.mark.parametrize("log_mean", [-20.0, 2.0])
 def test_the_stragglers_of_a_job_may_be_at_the_ends_of_what_it_may_say(log_mean: float) -> None:
     job = load_job(RENTED, [f"reliability={{preset: typical, straggler_log_mean: {log_mean}}}"])
-    swing = swing_of(found_of(job, RENTED_PLAN), "time_to_train_days", "straggler slow-down")
-    assert swing.at_low is not None
-    assert swing.at_high is not None
-    assert swing.at_low <= swing.at_high
+    swings = result_of(found_of(job, RENTED_PLAN), "time_to_train_days").swings
+    found = [swing for swing in swings if swing.input == "straggler slow-down"]
+    # Two parts in a thousand million are no drivers.
+    assert bool(found) == (log_mean > 0.0)
+    for swing in found:
+        assert swing.at_low is not None
+        assert swing.at_high is not None
+        assert swing.at_low < swing.at_high
     part = evaluate(job, PlanTable.from_plans([plan_of(job, read_plan(RENTED_PLAN))[0]]))
     designs = UnsureDesigns.of(job, part.plans, part.outcomes, part.scores)
     assert front_tornado(designs, np.array([0]))
@@ -225,10 +307,8 @@ def test_cooling_is_as_unsure_where_the_weather_is_part_of_it_as_where_it_is_not
     steady = load_job(RENTED, ["site.power_usage_effectiveness=1.6"])
     climate = "{mean_celsius: 20, free_cooling_below_celsius: 10, overhead_per_celsius: 0.05}"
     warm = load_job(RENTED, ["site.power_usage_effectiveness=1.1", f"site.climate={climate}"])
-    names = "site.power_usage_effectiveness", "cooling, climate included"
     swings = [
-        swing_of(found_of(job, RENTED_PLAN), "energy_kwh", name)
-        for job, name in zip((steady, warm), names, strict=True)
+        swing_of(found_of(job, RENTED_PLAN), "energy_kwh", "cooling_overhead") for job in (steady, warm)
     ]
     for end in ("at_low", "at_high"):
         values = [getattr(swing, end) for swing in swings]
@@ -254,16 +334,8 @@ def test_grids_and_tariffs_by_the_hour_are_as_unsure_as_flat_ones(demand: float)
     hourly = ["site.grid_profile={mean: 0.4}", "site.electricity_profile={mean: 0.08}"]
     flat = found_of(load_job(BOUGHT, [*steady, "site.grid_kgco2e_per_kwh=0.4"]), BOUGHT_PLAN)
     by_hour = found_of(load_job(BOUGHT, [*steady[:1], *hourly]), BOUGHT_PLAN)
-    electricity = ", demand charge included" if demand else ""
-    names = {
-        "carbon_kgco2e": ("site.grid_kgco2e_per_kwh", "grid, hour by hour"),
-        "cost_usd": (
-            f"electricity{electricity}" if demand else "site.electricity_usd_per_kwh",
-            f"electricity, hour by hour{electricity}",
-        ),
-    }
-    for result, (name, hourly_name) in names.items():
-        one, other = swing_of(flat, result, name), swing_of(by_hour, result, hourly_name)
+    for result, name in (("carbon_kgco2e", "grid"), ("cost_usd", "electricity_price")):
+        one, other = swing_of(flat, result, name), swing_of(by_hour, result, name)
         assert (one.at_low, one.at_high) == pytest.approx((other.at_low, other.at_high), rel=1e-9)
         assert one.swing_fraction is not None
         assert one.swing_fraction > 0.0
@@ -275,7 +347,7 @@ def test_a_demand_charge_is_as_unsure_as_the_electricity() -> None:
     assert found.design is not None
     assert found.sensitivities is not None
     parts = found.design.cost_parts_usd
-    swing = swing_of(found.sensitivities, "cost_usd", "electricity, demand charge included")
+    swing = swing_of(found.sensitivities, "cost_usd", "electricity_price")
     assert swing.swing_fraction is not None
     # From 0.7 to 1.5 of the price.
     paid = parts["electricity_usd"] + parts["demand_usd"]
