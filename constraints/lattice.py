@@ -191,12 +191,16 @@ def _is_design(job: Job, layouts: PlanTable, spares: Integers) -> Booleans:
 
 def _allowed_degrees(job: Job, offer: Offer) -> Iterator[Degrees]:
     """Yields every combination of tensor, pipeline, virtual-pipeline and context parallelism for an offer."""
-    model, search = job.workload.model, job.search
-    tensor = search.tensor_parallel or divisors(model.num_heads)
-    tensor = [t for t in tensor if t <= offer.node.link_domain_size or search.tensor_parallel]
-    for t, (p, v), c in product(tensor, pipelines(job), contexts(job)):
+    for t, (p, v), c in product(tensor_degrees(job, offer), pipelines(job), contexts(job)):
         if t * p * c <= offer.num_gpus.max:
             yield Degrees(tensor=t, pipeline=p, virtual=v, context=c)
+
+
+def tensor_degrees(job: Job, offer: Offer) -> list[int]:
+    """Degrees of tensor parallelism: those that the job lists, or divisors of the heads within a link domain."""
+    if job.search.tensor_parallel:
+        return list(job.search.tensor_parallel)
+    return [t for t in divisors(job.workload.model.num_heads) if t <= offer.node.link_domain_size]
 
 
 def listed_cuts(job: Job) -> Iterator[tuple[int, int]]:

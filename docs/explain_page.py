@@ -27,7 +27,8 @@ capplan explain examples/bloom-176b.yaml --fewest-gpus
 
 - Without arguments: all constraints. With a name: that constraint in full.
 - A job with `--plan`: every constraint with the plan's value, the limit, the slack, and whether it holds. A plan that breaks
-  some is still an answer (exit code 0), with the changes of a single choice with which it meets all of them.
+  some is still an answer (exit code 0), with the changes of a single choice with which it meets all of them. Choices that the
+  search does not try, so that no recommendation has them, are told with what it tries and the field that lists it.
 - `--plan` with `--balance`: the cut of the layers into stages with the shortest step that fits the memory, beside the present
   one ([how to](how-to/uneven-stages.md)).
 - A job alone: how many designs each constraint removes, and which limits bind. A limit binds if, without it, the least time,

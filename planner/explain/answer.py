@@ -28,6 +28,7 @@ from planner.explain.infeasible import explain as why_infeasible
 from planner.explain.plan_checks import checks_of
 from planner.explain.right_product import right_products
 from planner.explain.runnable_plan import obstacles
+from planner.explain.untried import untried
 from planner.explain.violations import layout_violations
 from planner.input.arguments import check_switches
 from planner.input.given import valid_job
@@ -89,6 +90,7 @@ def explain_plan(job: Job, plan: Plan | Mapping[str, object]) -> PlanExplanation
         is_feasible=is_feasible,
         checks=checks,
         ways_out=() if is_feasible else _ways_out(job, checked, num_gpus),
+        untried=untried(job, checked),
     )
 
 

@@ -51,6 +51,19 @@ class Check(Record):
     """The result of the check, in words."""
 
 
+class Untried(Record):
+    """A choice of a plan that no search of the job makes."""
+
+    choice: str
+    """Field of the plan."""
+    value: str
+    """What the plan chooses."""
+    tried: tuple[str, ...]
+    """What the search tries beside the other choices of the plan."""
+    field: str
+    """Field of the job that lists it."""
+
+
 class PlanExplanation(Record):
     """Every constraint of a job against one plan."""
 
@@ -70,6 +83,8 @@ class PlanExplanation(Record):
     """Changes of one choice to a value that the search tries, on the same accelerators, with which a plan that violates
     constraints meets all of them; data parallelism follows. The best value of each choice first. Where the degrees do not
     multiply to `num_gpus`: changes of one degree, or of `num_gpus`, that make them."""
+    untried: tuple[Untried, ...] = ()
+    """Choices that the search of the job does not try, so that no answer to it can have them."""
 
 
 class Binding(Record):

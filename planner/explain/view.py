@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from constraints.registry import CONSTRAINTS, Constraint
-from planner.explain.explanation import Check, PlanExplanation, SpaceExplanation, State
+from planner.explain.explanation import Check, PlanExplanation, SpaceExplanation, State, Untried
 from planner.job.named_model import told_changes
 from planner.recommended.choice_words import CHOICE_WORDS, PRODUCT_WORDS, written
 from planner.recommended.comparisons import OtherChoice
@@ -38,6 +38,8 @@ NO_WAY_OUT = "None, of the values that the search tries; `capplan recommend` cha
 """What stands there if there are none."""
 NO_RIGHT_PRODUCT = "None, of single degrees and numbers of accelerators; `capplan recommend` changes several choices at once."
 """What stands there if the degrees contradict the number of accelerators."""
+UNTRIED = "Not tried by the search, so no recommendation has it"
+"""Heading of the choices that are outside of the space."""
 STAGES = {
     "rules": "layout rules",
     "bounds": "bounds before simulation",
@@ -86,6 +88,9 @@ def show_plan(explained: PlanExplanation, console: Console) -> None:
         if state == "broken" and checks:
             title(console, WAYS_OUT)
             _show_ways_out(explained, console)
+    if explained.untried:
+        title(console, UNTRIED)
+        grid(console, [(one.choice, _told_untried(one)) for one in explained.untried])
 
 
 def _show_ways_out(explained: PlanExplanation, console: Console) -> None:
@@ -103,6 +108,10 @@ def _show_ways_out(explained: PlanExplanation, console: Console) -> None:
 
 def _took(choice: OtherChoice) -> str:
     return human.days(choice.time_to_train_days or 0.0)
+
+
+def _told_untried(one: Untried) -> str:
+    return f"{one.value}; the search tries {', '.join(one.tried)} ({one.field})"
 
 
 def _told(check: Check) -> str:

@@ -1,0 +1,106 @@
+"""Which choices of a plan does the search not try, so that no answer to the job can have them?
+
+A plan may meet every constraint and still be outside of the space that the job searches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from operator import attrgetter
+
+from constraints.answers import is_refined, stepped_caps
+from constraints.lattice import contexts, pipelines, tensor_degrees
+from planner.explain.explanation import Untried
+from planner.recommended.choice_words import written
+from planner.recommended.same_accelerators import CHOICES, SEARCHED
+from planner.text import human
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable, is_interleaved
+from simulator.run.interruptions import sufficient_spare_nodes
+
+FIELDS = {"precision": "workload.precisions", "checkpoint_scheme": "search.checkpoint_schemes"}
+"""Lists with the values of choices that are not in `search`, or have other names than `SEARCHED` gives."""
+NO_SPARES, ENOUGH_SPARES = "0", "enough for 99 of 100 failures"
+
+
+def untried(job: Job, plan: Plan) -> tuple[Untried, ...]:
+    """Returns the choices of a plan that no search of the job makes; empty if it may find the plan, or an equal one.
+
+    Numbers of accelerators are left to the constraints, and checkpoint intervals follow from the other choices.
+    """
+    return (*_layout_choices(job, _plainly(plan)), *_run_choices(job, plan))
+
+
+def _plainly(plan: Plan) -> Plan:
+    """The plan with groups left out where they are as large as without."""
+    replicas = plan.data_parallel * plan.context_parallel
+    has_own_ranks = plan.zero_stage > 0 and (plan.shard_ranks or replicas) < replicas
+    has_own_size = plan.interleaved_group_size != plan.pipeline_parallel
+    changes = {
+        "shard_ranks": plan.shard_ranks if has_own_ranks else None,
+        "interleaved_group_size": plan.interleaved_group_size if has_own_size else None,
+    }
+    return plan.model_copy(update=changes)
+
+
+def _layout_choices(job: Job, plan: Plan) -> Iterator[Untried]:
+    for name in CHOICES:
+        values = _tried(job, plan, name)
+        if values is not None and getattr(plan, name) not in values:
+            tried = tuple(written(plan.model_copy(update={name: value}), name) for value in values)
+            yield Untried(choice=name, value=written(plan, name), tried=tried, field=_field(name))
+
+
+def _tried(job: Job, plan: Plan, name: str) -> Collection[object] | None:
+    """Values of a choice that are tried beside the other choices of a plan; `None` if all that the constraints allow are."""
+    search = job.search
+    match name:
+        case "tensor_parallel":
+            return tensor_degrees(job, job.offers[plan.offer])
+        case "pipeline_parallel":
+            return dict.fromkeys(p for p, _ in pipelines(job))
+        case "virtual_pipeline":  # where the stages are not tried, neither is their number of chunks
+            return [v for p, v in pipelines(job) if p == plan.pipeline_parallel] or None
+        case "interleaved_group_size":
+            sizes = (
+                search.interleaved_group_sizes if is_interleaved(PlanTable.from_plans([plan]))[0] else None
+            )
+            return [None if size == plan.pipeline_parallel else size for size in sizes or (None,)]
+        case "context_parallel":
+            return contexts(job)
+        case "recompute_num_layers":
+            return (None, *(search.recompute_num_layers or ()))
+        case "zero_stage":
+            is_any = plan.pipeline_parallel == 1 or search.shards_more_in_pipelines
+            return [stage for stage in search.searched_zero_stages if stage < 2 or is_any]
+        case "shard_ranks":
+            of_node = max(1, job.offers[plan.offer].node.num_accelerators // plan.tensor_parallel)
+            return [of_node if is_hybrid else None for is_hybrid in search.hybrid_sharding]
+        case _:
+            listed: Collection[object] | None = attrgetter(_field(name))(job)
+            return listed
+
+
+def _field(choice: str) -> str:
+    """The field of a job that lists the values of a choice."""
+    return FIELDS.get(choice, f"search.{SEARCHED.get(choice, choice)}")
+
+
+def _run_choices(job: Job, plan: Plan) -> Iterator[Untried]:
+    has_spares = plan.num_spare_nodes > 0
+    if has_spares not in job.search.with_spares:
+        needs_spares = sufficient_spare_nodes(job, PlanTable.from_plans([plan]))[0] > 0
+        if has_spares or needs_spares:
+            yield Untried(
+                choice="num_spare_nodes",
+                value=str(plan.num_spare_nodes),
+                tried=(NO_SPARES if has_spares else ENOUGH_SPARES,),
+                field="search.with_spares",
+            )
+    is_between = is_refined(job)
+    caps = sorted({*job.power_caps, *(stepped_caps(job).tolist() if is_between else ())})
+    cap = plan.power_cap_fraction
+    if not (caps[0] <= cap <= caps[-1] if is_between else cap in caps):
+        tried = tuple(map(human.figure, caps))
+        value = human.figure(cap)
+        yield Untried(choice="power_cap_fraction", value=value, tried=tried, field="search.power_caps")
