@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from operator import attrgetter
 
-from constraints.answers import is_refined, stepped_caps
+from constraints.answers import has_any_number_of_spares, is_refined, stepped_caps
 from constraints.lattice import contexts, pipelines, tensor_degrees
 from planner.explain.explanation import Untried
 from planner.recommended.choice_words import written
@@ -20,7 +20,6 @@ from simulator.run.interruptions import sufficient_spare_nodes
 
 FIELDS = {"precision": "workload.precisions", "checkpoint_scheme": "search.checkpoint_schemes"}
 """Lists with the values of choices that are not in `search`, or have other names than `SEARCHED` gives."""
-NO_SPARES, ENOUGH_SPARES = "0", "enough for 99 of 100 failures"
 
 
 def untried(job: Job, plan: Plan) -> tuple[Untried, ...]:
@@ -87,16 +86,12 @@ def _field(choice: str) -> str:
 
 
 def _run_choices(job: Job, plan: Plan) -> Iterator[Untried]:
-    has_spares = plan.num_spare_nodes > 0
-    if has_spares not in job.search.with_spares:
-        needs_spares = sufficient_spare_nodes(job, PlanTable.from_plans([plan]))[0] > 0
-        if has_spares or needs_spares:
-            yield Untried(
-                choice="num_spare_nodes",
-                value=str(plan.num_spare_nodes),
-                tried=(NO_SPARES if has_spares else ENOUGH_SPARES,),
-                field="search.with_spares",
-            )
+    enough = int(sufficient_spare_nodes(job, PlanTable.from_plans([plan]))[0])
+    ends = sorted({enough if with_spares else 0 for with_spares in job.search.with_spares})
+    spares = range(ends[0], ends[-1] + 1) if has_any_number_of_spares(job) else ends
+    if plan.num_spare_nodes not in spares:
+        value, tried = str(plan.num_spare_nodes), tuple(map(str, spares))
+        yield Untried(choice="num_spare_nodes", value=value, tried=tried, field="search.with_spares")
     is_between = is_refined(job)
     caps = sorted({*job.power_caps, *(stepped_caps(job).tolist() if is_between else ())})
     cap = plan.power_cap_fraction

@@ -13,7 +13,7 @@ from simulator.record import Record
 
 
 def valid_job(job: Job) -> Job:
-    """Returns a job validated by its own types: the same one, unless values of a changed copy have to be converted.
+    """Returns a job validated by its own types, with values of a changed copy converted as those of a file.
 
     `model_copy` checks nothing and sets whatever it is given, so that a misspelt field would be no error and change nothing.
 
@@ -22,8 +22,7 @@ def valid_job(job: Job) -> Job:
     """
     check_kind(job, "job", Job, "must be a Job, such as load_job returns")
     check_names(job, "job")
-    valid = validated(Job, job.model_dump(warnings=False), Findings(), "job")
-    return job if valid == job else valid
+    return validated(Job, job.model_dump(warnings=False), Findings(), "job")
 
 
 def check_names(record: Record, path: str) -> None:

@@ -86,7 +86,8 @@ def as_text(plan: Plan) -> str:
             {"checkpoint_scheme": "gockpt"},
             ("gradient_assisted", ("sync_sharded", "async", "in_memory_peer"), "search.checkpoint_schemes"),
         ),
-        ({"num_spare_nodes": 0}, ("0", ("enough for 99 of 100 failures",), "search.with_spares")),
+        ({"num_spare_nodes": 0}, ("0", ("2",), "search.with_spares")),
+        ({"num_spare_nodes": 1}, ("1", ("2",), "search.with_spares")),
         ({"power_cap_fraction": 0.9}, ("0.9", ("1",), "search.power_caps")),
     ],
 )
@@ -102,6 +103,23 @@ def test_degrees_beyond_the_defaults_are_told() -> None:
     assert found["pipeline_parallel"][0] == "3"
     assert found["pipeline_parallel"][2] == "search.pipeline_parallel"
     assert "virtual_pipeline" not in found
+
+
+@pytest.mark.parametrize(
+    ("search", "tried"),
+    [
+        ({"with_spares": [False]}, [0]),
+        ({"with_spares": [True, False]}, [0, 2]),
+        ({"with_spares": [False, True], "num_refinements": 20}, [0, 1, 2]),
+    ],
+)
+def test_numbers_of_spares_are_none_enough_or_where_refined_between(
+    search: dict[str, object], tried: list[int]
+) -> None:
+    job = job_with(search=search)
+    found = {spares: choices(job, num_spare_nodes=spares).get("num_spare_nodes") for spares in range(4)}
+    assert [spares for spares, one in found.items() if one is None] == tried
+    assert found[3] == ("3", tuple(map(str, tried)), "search.with_spares")
 
 
 def test_refinement_tries_caps_between_the_lowest_and_the_highest() -> None:

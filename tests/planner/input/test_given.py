@@ -35,6 +35,7 @@ from planner.sweep.grid import load_sweep, run_sweep
 from planner.sweep.table import sweep_rows
 from simulator.domain.job import Job
 from simulator.errors import InputError
+from studies.files.identity import job_hash
 
 BLOOM = "examples/bloom-176b.yaml"
 PLAN = {"tp": 4, "pp": 12, "dp": 8, "mbs": 2, "recompute": "full"}
@@ -205,9 +206,32 @@ def test_values_of_a_copy_are_converted_as_those_of_a_file() -> None:
     assert days[0] == days[1]
 
 
-def test_a_valid_job_is_used_as_it_is() -> None:
+def test_a_valid_job_stays_as_it_is() -> None:
     job = load_job(BLOOM)
-    assert valid_job(job) is job
+    assert valid_job(job) == job
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("workload", "precisions", ("bf16",)),
+        ("workload", "tokens", Decimal("366e9")),
+        ("workload", "sequence_length", 2048.0),
+        ("workload", "has_sequence_parallel", 0),
+        ("search", "checkpoint_schemes", ("sync_sharded",)),
+        (None, "objectives", ("time_to_train", "cost", "energy", "carbon")),
+    ],
+)
+def test_equal_values_of_other_types_make_the_same_job(part: str | None, name: str, value: object) -> None:
+    job = load_job(BLOOM)
+    if part is None:
+        copy = job.model_copy(update={name: value})
+    else:
+        section = getattr(job, part)
+        assert getattr(section, name) == value
+        copy = job.model_copy(update={part: section.model_copy(update={name: value})})
+    assert job_hash(valid_job(copy)) == job_hash(job)
+    assert explain_plan(copy, PLAN) == explain_plan(job, PLAN)
 
 
 @pytest.mark.parametrize("asked", [simulate_plan, explain_plan, cut_layers, launch_plan, play_job_goodput])
