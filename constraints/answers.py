@@ -121,15 +121,27 @@ def with_fewer_spares(plans: PlanTable) -> PlanTable:
     return replace(plans.take(rows), num_spare_nodes=1 + np.arange(len(rows)) - first_of_design)
 
 
-def with_other_intervals(job: Job, plans: PlanTable, used_s: Floats) -> PlanTable:
-    """Returns the designs that save checkpoints, each with `NUM_INTERVALS` intervals around the one that it used, `(n,)`.
+def longest_tried_s(job: Job, best_s: Floats, stall_s: Floats) -> Floats:
+    """Returns the longest interval that refinement tries, `(n,)`, where saves stop the run so long and this one is best."""
+    longest_s = np.maximum(best_s, longest_interval_s(job.checkpointing, stall_s))
+    return np.minimum(best_s * INTERVAL_FACTOR, longest_s)
+
+
+def with_other_intervals(job: Job, plans: PlanTable, used_s: Floats, stall_s: Floats) -> PlanTable:
+    """Returns the designs that save checkpoints, each with `NUM_INTERVALS` intervals around the one that it used.
 
     No interval exceeds the longest one that is chosen, unless the one that was used does.
+
+    Args:
+        job: the job.
+        plans: `(n,)` designs.
+        used_s: their intervals, `(n,)`.
+        stall_s: how long a save stops each run, `(n,)`.
     """
     saves = plans.checkpoint_scheme != CheckpointScheme.NONE.code
     factors = INTERVAL_FACTOR ** np.linspace(-1.0, 1.0, NUM_INTERVALS)
-    longest_s = np.maximum(used_s[saves, None], longest_interval_s(job.checkpointing))
-    intervals_s = np.minimum(used_s[saves, None] * factors, longest_s).ravel()
+    longest_s = longest_tried_s(job, used_s[saves], stall_s[saves])
+    intervals_s = np.minimum(used_s[saves, None] * factors, longest_s[:, None]).ravel()
     return replace(
         plans.take(np.repeat(np.flatnonzero(saves), NUM_INTERVALS)), checkpoint_interval_s=intervals_s
     )

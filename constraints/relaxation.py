@@ -225,7 +225,8 @@ def _with_intervals(job: Job, part: Evaluation, aim: _Aim, best: _Best) -> _Best
     for start in range(0, len(near), TUNED_TOGETHER):
         rows = near[start : start + TUNED_TOGETHER]
         designs = part.take(rows if best is None else rows[least[rows] < best[0]])
-        others = with_other_intervals(job, designs.plans, designs.outcomes.run.checkpoint_interval_s)
+        used_s, stall_s = designs.outcomes.run.checkpoint_interval_s, designs.outcomes.checkpoints.stall_s
+        others = with_other_intervals(job, designs.plans, used_s, stall_s)
         if len(others) == 0:
             break
         best = _better(evaluate(job, others), aim, best)

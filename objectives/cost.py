@@ -128,7 +128,7 @@ def purchase(job: Job, plans: PlanTable, peak_power_w: Floats, usd_per_node: Flo
     offers, own = OfferTable.from_job(job).take(plans.offer), job.ownership
     held = num_held_gpus(job, plans)
     nodes = held / offers.gpus_per_node * usd_per_node
-    network = held * fabric_tiers(plans, offers) * offers.port_usd
+    network = held * offers.network_ports_per_gpu * fabric_tiers(plans, offers) * offers.port_usd
     return Purchase(
         nodes=nodes,
         node_installation=own.installation_fraction * nodes,

@@ -371,6 +371,6 @@ def memory_kind(row: Row) -> MemoryKind:
     """
     if not row["peak_memory_bytes"]:
         return "device"
-    family = catalog.accelerator(row["accelerator"]).family
+    family = catalog.accelerator(row["accelerator"]).kernel_family
     found = row.get("memory_kind") or habits_of(row["group"], family, row["precision"]).memory_kind
     return next(kind for kind in get_args(MemoryKind) if kind == found)

@@ -182,6 +182,11 @@ class Node(Record):
         """Accelerators that share one network card; 1 if each has one or more of its own."""
         return max(1.0, self.num_accelerators / (self.num_network_cards or self.num_accelerators))
 
+    @property
+    def network_ports_per_accelerator(self) -> float:
+        """Ports of the fabric per accelerator: one for each card, and at least one."""
+        return max(1.0, (self.num_network_cards or self.num_accelerators) / self.num_accelerators)
+
 
 class Fabric(Record):
     """The network between the nodes."""

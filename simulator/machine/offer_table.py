@@ -30,6 +30,7 @@ class OfferTable(Table):
     idle_power_w: Floats
     scale_up_bytes_per_s: Floats
     network_bytes_per_s: Floats
+    network_ports_per_gpu: Floats
     """Network bandwidth of one accelerator's share of the node, after oversubscription."""
     host_power_w: Floats
     fan_power_w: Floats
@@ -95,6 +96,7 @@ def _row(offer: Offer, site: Site) -> dict[str, float | list[float]]:
         "idle_power_w": chip.idle_power_w,
         "scale_up_bytes_per_s": chip.scale_up_bytes_per_s,
         "network_bytes_per_s": node.network_bytes_per_s_per_accelerator / fabric.oversubscription,
+        "network_ports_per_gpu": node.network_ports_per_accelerator,
         "host_power_w": node.host_power_w,
         "fan_power_w": node.fan_power_w,
         "power_supply_efficiency_fraction": node.power_supply_efficiency_fraction,

@@ -245,13 +245,17 @@ def fabric_tiers(plans: PlanTable, offers: OfferTable) -> Integers:
 def fabric_power_per_gpu(plans: PlanTable, offers: OfferTable) -> Floats:
     """Returns the power of switches and optics implied by the topology, W per accelerator `(n,)`.
 
-    A full fat tree of T tiers has (2 T - 1) switch ports and 2 T transceiver ends per accelerator. Sanity check: 67 W for 512
-    accelerators in two tiers; the submitter of MLPerf Training v4.0 estimated 116 W.
+    A full fat tree of T tiers has (2 T - 1) switch ports and 2 T transceiver ends per port of a node. Sanity check: 67 W for
+    512 accelerators in two tiers; the submitter of MLPerf Training v4.0 estimated 116 W.
     """
-    optics_w = 2 * fabric_tiers(plans, offers) * offers.optic_power_w
+    optics_w = 2 * fabric_tiers(plans, offers) * offers.network_ports_per_gpu * offers.optic_power_w
     return switches_per_gpu(plans, offers) * offers.switch_power_w + optics_w
 
 
 def switches_per_gpu(plans: PlanTable, offers: OfferTable) -> Floats:
-    """Returns switches per accelerator in a full fat tree, `(n,)`: 2 T - 1 ports per accelerator."""
-    return np.maximum(0, 2 * fabric_tiers(plans, offers) - 1) / offers.switch_ports
+    """Returns switches per accelerator in full fat trees, `(n,)`: 2 T - 1 ports for each of its own.
+
+    Where accelerators have several ports, each joins them all in a tree of its own (rails).
+    """
+    ports = np.maximum(0, 2 * fabric_tiers(plans, offers) - 1) * offers.network_ports_per_gpu
+    return ports / offers.switch_ports

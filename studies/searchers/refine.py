@@ -11,19 +11,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
-from constraints.answers import INTERVAL_FACTOR, has_any_number_of_spares, has_other_intervals, stepped_caps
+from constraints.answers import (
+    INTERVAL_FACTOR,
+    has_any_number_of_spares,
+    has_other_intervals,
+    longest_tried_s,
+    stepped_caps,
+)
 from constraints.evaluation import Evaluation
 from constraints.scheme_rules import can_save_by
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.run.interruptions import sufficient_spare_nodes
-from simulator.run.interval import longest_interval_s
-from simulator.simulate import simulate
+from simulator.simulate import Outcomes, simulate
 from simulator.table import Floats
 from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.spread_rows import spread_rows
@@ -55,7 +60,7 @@ class Refinement(SearchAlgorithm):
         self.designs = designs = front.take(rows)
         """The designs from which it starts."""
         spares = sufficient_spare_nodes(job, designs.plans, designs.outcomes.run.calm_s).tolist()
-        intervals = _intervals_s(job, designs.plans)
+        intervals = _intervals(job, designs.plans)
         self._tuners = [
             _Tuner(job, designs.take(np.array([row])), spares[row], intervals[row], seed + row)
             for row in range(len(designs))
@@ -85,7 +90,7 @@ class _Tuner:
     """The Optuna study of one front design."""
 
     def __init__(
-        self, job: Job, start: Evaluation, most_spares: int, intervals_s: Mapping[str, float], seed: int
+        self, job: Job, start: Evaluation, most_spares: int, intervals: Mapping[str, _Intervals], seed: int
     ) -> None:
         """Begins with the result of the unchanged design.
 
@@ -93,7 +98,7 @@ class _Tuner:
             job: the job.
             start: the design, one row.
             most_spares: number of spare nodes that is enough for it.
-            intervals_s: best expected checkpoint interval for each scheme that it can have.
+            intervals: checkpoint intervals for each scheme that it can have.
             seed: seed of the sampler.
         """
         import optuna
@@ -102,8 +107,7 @@ class _Tuner:
         self._start = start
         self._job = job
         self._scheme = CheckpointScheme.from_code(int(start.plans.checkpoint_scheme[0])).value
-        own_s = float(start.outcomes.run.checkpoint_interval_s[0])
-        self._intervals_s = {**intervals_s, self._scheme: own_s}
+        self._intervals = {**intervals, self._scheme: _intervals_of(job, start.outcomes)[0]}
         spares = int(start.plans.num_spare_nodes[0])
         self._spares = (0, max(spares, most_spares)) if has_any_number_of_spares(job) else (spares, spares)
         self._caps = np.unique([*stepped_caps(job), start.plans.power_cap_fraction[0]])
@@ -119,13 +123,12 @@ class _Tuner:
     def ask(self) -> PlanTable:
         """Returns the next design to try, one row."""
         self._trial = trial = self._study.ask()
-        scheme = trial.suggest_categorical("scheme", list(self._intervals_s))
-        best_s = self._intervals_s[scheme]
+        scheme = trial.suggest_categorical("scheme", list(self._intervals))
+        tried = self._intervals[scheme]
         interval_s = np.nan
         if self._tunes_interval_of(scheme):
-            longest_s = max(best_s, float(longest_interval_s(self._job.checkpointing)))
-            low, high = best_s / INTERVAL_FACTOR, min(best_s * INTERVAL_FACTOR, longest_s)
-            interval_s = trial.suggest_float(f"interval_s of {scheme}", low, high, log=True)
+            low = tried.best_s / INTERVAL_FACTOR
+            interval_s = trial.suggest_float(f"interval_s of {scheme}", low, tried.longest_s, log=True)
         return replace(
             self._start.plans,
             checkpoint_scheme=np.array([CheckpointScheme(scheme).code]),
@@ -146,7 +149,7 @@ class _Tuner:
             "power_cap": int(np.searchsorted(self._caps, plans.power_cap_fraction[0])),
         }
         if self._tunes_interval_of(self._scheme):
-            trial[f"interval_s of {self._scheme}"] = self._intervals_s[self._scheme]
+            trial[f"interval_s of {self._scheme}"] = self._intervals[self._scheme].best_s
         return trial
 
     def tell(self, values: Floats, excess: float) -> None:
@@ -168,9 +171,29 @@ def _mean_log(ratios: Floats, weights: Floats) -> float:
     return float(np.average(np.log(bounded), weights=weights))
 
 
-def _intervals_s(job: Job, plans: PlanTable) -> list[dict[str, float]]:
-    """Best expected interval of every design, `(n,)`, by each scheme that the job allows and its layout can have."""
-    intervals: list[dict[str, float]] = [{} for _ in range(len(plans))]
+@dataclass(frozen=True, kw_only=True)
+class _Intervals:
+    """Checkpoint intervals of a design with one scheme."""
+
+    best_s: float
+    """The one that is expected to lose least."""
+    longest_s: float
+    """The longest that is tried."""
+
+
+def _intervals_of(job: Job, outcomes: Outcomes) -> list[_Intervals]:
+    """Intervals of simulated designs, with the one that each used as the best."""
+    best_s = outcomes.run.checkpoint_interval_s
+    longest_s = longest_tried_s(job, best_s, outcomes.checkpoints.stall_s)
+    return [
+        _Intervals(best_s=best, longest_s=longest)
+        for best, longest in zip(best_s.tolist(), longest_s.tolist(), strict=True)
+    ]
+
+
+def _intervals(job: Job, plans: PlanTable) -> list[dict[str, _Intervals]]:
+    """Intervals of every design, `(n,)`, by each scheme that the job allows and its layout can have."""
+    intervals: list[dict[str, _Intervals]] = [{} for _ in range(len(plans))]
     for scheme in job.search.checkpoint_schemes:
         rows = np.flatnonzero(can_save_by(job, plans, [scheme]))
         if len(rows) == 0:
@@ -180,7 +203,6 @@ def _intervals_s(job: Job, plans: PlanTable) -> list[dict[str, float]]:
             checkpoint_scheme=np.full(len(rows), scheme.code),
             checkpoint_interval_s=np.full(len(rows), np.nan),
         )
-        best_s = simulate(job, saved).run.checkpoint_interval_s
-        for row, interval_s in zip(rows.tolist(), best_s.tolist(), strict=True):
-            intervals[row][scheme.value] = interval_s
+        for row, found in zip(rows.tolist(), _intervals_of(job, simulate(job, saved)), strict=True):
+            intervals[row][scheme.value] = found
     return intervals

@@ -9,6 +9,7 @@ from constraints.answers import (
     INTERVAL_FACTOR,
     caps_of_answers,
     designs_of_answers,
+    longest_tried_s,
     space_of_answers,
     stepped_caps,
     with_other_intervals,
@@ -169,8 +170,9 @@ def test_a_space_is_the_same_one_where_answers_have_no_other_caps() -> None:
 def test_intervals_lie_around_the_one_that_was_used_and_what_never_saves_has_none() -> None:
     job = job_with(search={**SMALL_SPACE, "checkpoint_schemes": ["async", "none"]})
     designs = cross_run_knobs(job, enumerate_layouts(job)).take(slice(0, 40))
-    used_s = evaluate(job, designs).outcomes.run.checkpoint_interval_s
-    others = with_other_intervals(job, designs, used_s)
+    outcomes = evaluate(job, designs).outcomes
+    used_s = outcomes.run.checkpoint_interval_s
+    others = with_other_intervals(job, designs, used_s, outcomes.checkpoints.stall_s)
     saves = designs.checkpoint_scheme != CheckpointScheme.NONE.code
     assert 0 < saves.sum() < len(designs)
     assert len(others) % saves.sum() == 0
@@ -185,7 +187,15 @@ def test_no_interval_is_longer_than_the_longest_of_the_job() -> None:
         search={**SMALL_SPACE, "checkpoint_schemes": ["async"]}, checkpointing={"longest_interval_s": 7200.0}
     )
     designs = cross_run_knobs(job, enumerate_layouts(job)).take(slice(0, 2))
-    others = with_other_intervals(job, designs, np.array([3600.0, 9000.0]))
+    others = with_other_intervals(job, designs, np.array([3600.0, 9000.0]), np.array([0.0, 1e4]))
     first, second = np.split(others.checkpoint_interval_s, 2)
     assert (first.min(), first.max()) == (3600.0 / INTERVAL_FACTOR, 7200.0)
     assert (second.min(), second.max()) == (9000.0 / INTERVAL_FACTOR, 9000.0)
+
+
+def test_where_saves_stop_the_run_for_long_intervals_beyond_a_day_are_tried() -> None:
+    # Without a longest interval of the job: a day, or as long as saves stop it for 1 % of the time.
+    job = job_with(search=SMALL_SPACE)
+    best_s, stall_s = np.array([3600.0, 48_000.0, 48_000.0, 199_000.0]), np.array([3e3, 0.0, 3e3, 3e3])
+    expected_s = [4 * 3600.0, 86_400.0, 4 * 48_000.0, 300_000.0]
+    np.testing.assert_allclose(longest_tried_s(job, best_s, stall_s), expected_s)

@@ -297,6 +297,20 @@ def test_doubling_ports_and_nodes_doubles_capital_and_maintenance() -> None:
         assert bool(one[name] > before[name]) == is_share
 
 
+def test_every_card_of_a_node_takes_a_port() -> None:
+    job = at_prices()
+    cards = {"num_network_cards": 16}
+    node = job.offers[0].node.model_copy(update=cards)
+    offer = job.offers[0].model_copy(update={"node": node})
+    one, two = (
+        purchase(each, PLANS, np.array([25e3]), np.array([300e3]))
+        for each in (job, job.model_copy(update={"offers": (offer,)}))
+    )
+    np.testing.assert_allclose(two.network, 2.0 * one.network)
+    assert one.network > 0.0
+    assert (two.nodes, two.facility) == (one.nodes, one.facility)
+
+
 def test_a_building_is_built_for_the_watts_inside_it_in_the_warmest_hour() -> None:
     # An overhead of 0.2, and 0.3 more on the warmest day, ten degrees above the threshold.
     climate = {

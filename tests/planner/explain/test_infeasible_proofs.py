@@ -221,7 +221,10 @@ def test_a_proof_tries_other_intervals_where_these_make_runs_surer() -> None:
     )
     design = enumerate_layouts(free)
     found = evaluate(free, design)
-    others = with_other_intervals(free, design, found.outcomes.run.checkpoint_interval_s)
+    outcomes = found.outcomes
+    others = with_other_intervals(
+        free, design, outcomes.run.checkpoint_interval_s, outcomes.checkpoints.stall_s
+    )
     late = [_late_days(free, evaluate(free, plans)) for plans in (design, others)]
     assert late[1] < 0.99 * late[0]
     between = 0.5 * (late[0] + late[1])

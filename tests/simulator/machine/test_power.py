@@ -385,6 +385,17 @@ class TestFabric:
         most_w = 3 * 1720 / 64 + 4 * 9
         assert most_w == pytest.approx(59_570 / 512, rel=0.02)
 
+    def test_every_card_of_an_accelerator_has_a_tree_of_its_own(self) -> None:
+        offer = rented()
+        table = table_of(plan_of(data=512))
+        drawn_w = {}
+        for num_cards in (None, 4, 8, 24):
+            node = offer.node.model_copy(update={"num_network_cards": num_cards})
+            offers = OfferTable.from_job(job_of(training(), offer.model_copy(update={"node": node})))
+            drawn_w[num_cards] = fabric_power_per_gpu(table, offers.take(table.offer))[0]
+        assert drawn_w[None] == drawn_w[4] == drawn_w[8] == pytest.approx(3 * 747 / 64 + 4 * 8)
+        assert drawn_w[24] == pytest.approx(3 * drawn_w[8])
+
     def test_one_link_domain_needs_no_fabric(self) -> None:
         table = table_of(plan_of(data=8))
         assert fabric_power_per_gpu(table, OfferTable.from_job(job_of()).take(table.offer)) == 0
