@@ -30,8 +30,9 @@ class OfferTable(Table):
     idle_power_w: Floats
     scale_up_bytes_per_s: Floats
     network_bytes_per_s: Floats
-    network_ports_per_gpu: Floats
     """Network bandwidth of one accelerator's share of the node, after oversubscription."""
+    network_ports_per_gpu: Floats
+    """Ports of the fabric that an accelerator takes: one for each of its cards, and at least one."""
     host_power_w: Floats
     fan_power_w: Floats
     power_supply_efficiency_fraction: Floats
