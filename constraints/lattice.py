@@ -330,7 +330,7 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
         recompute=chosen[:, 0],
         recompute_num_layers=chosen[:, 5],
         zero_stage=chosen[:, 1],
-        shard_ranks=np.where(chosen[:, 4] == 1, np.maximum(1, _node_ranks(job)[offer] // t), 0),
+        shard_ranks=np.where(chosen[:, 4] == 1, node_shard_ranks(job, offer, t), 0),
         precision=chosen[:, 2],
         checkpoint_scheme=np.full(len(offer), search.checkpoint_schemes[0].code),
         checkpoint_interval_s=np.full(len(offer), np.nan),
@@ -395,6 +395,6 @@ def _lone_stages(job: Job) -> list[int]:
     return list(lowest.values())
 
 
-def _node_ranks(job: Job) -> Integers:
-    """Accelerators per node of each offer."""
-    return np.array([offer.node.num_accelerators for offer in job.offers], dtype=np.int64)
+def node_shard_ranks(job: Job, offer: Integers, tensor: Integers) -> Integers:
+    """Returns the ranks of a node that share one copy of the states under hybrid sharding, `(n,)`."""
+    return np.maximum(1, np.array([each.node.num_accelerators for each in job.offers])[offer] // tensor)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from operator import attrgetter
 
+import numpy as np
+
 from constraints.answers import has_any_number_of_spares, is_refined, stepped_caps
-from constraints.lattice import contexts, pipelines, tensor_degrees
+from constraints.lattice import contexts, node_shard_ranks, pipelines, tensor_degrees
 from planner.explain.explanation import Untried
 from planner.recommended.choice_words import written
 from planner.recommended.same_accelerators import CHOICES, SEARCHED
@@ -17,9 +19,6 @@ from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable, is_interleaved
 from simulator.run.interruptions import sufficient_spare_nodes
-
-FIELDS = {"precision": "workload.precisions", "checkpoint_scheme": "search.checkpoint_schemes"}
-"""Lists with the values of choices that are not in `search`, or have other names than `SEARCHED` gives."""
 
 
 def untried(job: Job, plan: Plan) -> tuple[Untried, ...]:
@@ -73,8 +72,8 @@ def _tried(job: Job, plan: Plan, name: str) -> Collection[object] | None:
             is_any = plan.pipeline_parallel == 1 or search.shards_more_in_pipelines
             return [stage for stage in search.searched_zero_stages if stage < 2 or is_any]
         case "shard_ranks":
-            of_node = max(1, job.offers[plan.offer].node.num_accelerators // plan.tensor_parallel)
-            return [of_node if is_hybrid else None for is_hybrid in search.hybrid_sharding]
+            of_node = node_shard_ranks(job, np.array(plan.offer), np.array(plan.tensor_parallel))
+            return [int(of_node) if is_hybrid else None for is_hybrid in search.hybrid_sharding]
         case _:
             listed: Collection[object] | None = attrgetter(_field(name))(job)
             return listed
@@ -82,7 +81,7 @@ def _tried(job: Job, plan: Plan, name: str) -> Collection[object] | None:
 
 def _field(choice: str) -> str:
     """The field of a job that lists the values of a choice."""
-    return FIELDS.get(choice, f"search.{SEARCHED.get(choice, choice)}")
+    return "workload.precisions" if choice == "precision" else f"search.{SEARCHED.get(choice, choice)}"
 
 
 def _run_choices(job: Job, plan: Plan) -> Iterator[Untried]:

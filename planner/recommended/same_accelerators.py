@@ -36,6 +36,7 @@ SEARCHED = {
     "micro_batch_size": "micro_batch_sizes",
     "zero_stage": "zero_stages",
     "shard_ranks": "hybrid_sharding",
+    "checkpoint_scheme": "checkpoint_schemes",
 }
 """Lists of a search with the values of choices, where they have other names than these."""
 NOT_CHOSEN = -1
