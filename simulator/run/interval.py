@@ -25,7 +25,7 @@ _TRIED_OCTAVES = (-3, -2, -1, 1, 2, 3, 4, 5)
 """Intervals that are tried then: the one found without trial times these powers of two."""
 
 
-def longest_interval_s(checkpointing: Checkpointing, stall_s: Floats | float = 0.0) -> Floats:
+def longest_interval_s(checkpointing: Checkpointing, stall_s: Floats) -> Floats:
     """Returns the longest interval that is chosen if none is requested, for saves that stop the run so long, `(n,)`."""
     if checkpointing.longest_interval_s is not None:
         return np.asarray(checkpointing.longest_interval_s)
