@@ -10,17 +10,15 @@ from pathlib import Path
 from planner.calibration.file import load_calibration
 from planner.input.number_text import way_out
 from planner.input.plain import plain_copy
-from planner.input.problems import Findings, nearest
-from planner.input.schema import DEFAULT_PRESET
+from planner.input.problems import Findings
 from planner.job.batch_size import whole_sequences
 from planner.job.framework import with_habits
 from planner.job.named_model import resolved_model
 from planner.job.offers import resolved_offer
-from planner.job.short_forms import Fields, entry, lengthen, without_nulls
+from planner.job.reliability import resolved_reliability
+from planner.job.short_forms import Fields, entry, number_of, without_nulls
 from planner.job.sites import resolved_site, resolved_what_if
 from simulator import catalog
-from simulator.domain.reliability import RELIABILITY_PRESETS
-from simulator.domain.straggler_causes import STRAGGLER_PRESETS
 from simulator.errors import InputError
 
 _MOST_SEQUENCES = 100_000_000
@@ -54,7 +52,7 @@ def resolve(document: Fields, *, name: str, folder: Path, findings: Findings) ->
         job["what_if"] = resolved_what_if(what_if, folder, findings)
     if isinstance(path := job.get("calibration"), str):
         job["calibration"] = _calibration(path, folder, findings)
-    job["reliability"] = _reliability(job, findings)
+    job["reliability"] = resolved_reliability(job, findings)
     return job
 
 
@@ -90,7 +88,7 @@ def _batch_size(tokens: object, workload: Fields, findings: Findings) -> int | N
     """Returns the sequences of a global batch that is given in tokens, as `FORMS` says."""
     here = ("workload", "global_batch_tokens")
     findings.hide(("workload", "global_batch_size"))
-    length, wanted = _number(workload.get("sequence_length")), _number(tokens)
+    length, wanted = number_of(workload.get("sequence_length")), number_of(tokens)
     if workload.get("global_batch_size") is not None:
         findings.add(here, tokens, "give either global_batch_size or global_batch_tokens, not both")
     elif wanted is None:
@@ -102,54 +100,3 @@ def _batch_size(tokens: object, workload: Fields, findings: Findings) -> int | N
         else:
             return whole_sequences(wanted / length)
     return None
-
-
-def _number(value: object) -> float | None:
-    try:
-        return float(value) if isinstance(value, (int, float, str)) else None
-    except ValueError:
-        return None
-
-
-def _reliability(job: Fields, findings: Findings) -> object:
-    """Returns the job's reliability: the figures of its preset, replaced by the job's own."""
-    if job.get("reliability") is None:
-        return RELIABILITY_PRESETS[DEFAULT_PRESET]
-    lengthen(job, "reliability", (), findings)
-    given = job["reliability"]
-    if not isinstance(given, dict):
-        return given
-    given = _with_stragglers(given, findings)
-    if given.get("preset") is None:
-        return _without(given, "preset")
-    preset, own = given["preset"], _without(given, "preset")
-    if not isinstance(preset, str) or preset not in RELIABILITY_PRESETS:
-        known = tuple(RELIABILITY_PRESETS)
-        findings.add(("reliability", "preset"), preset, f"must be a preset; {nearest(str(preset), known)}")
-        findings.hide(("reliability", "failures_per_1000_node_days"))
-        return own
-    return {**RELIABILITY_PRESETS[preset].model_dump(), **own}
-
-
-def _with_stragglers(given: Fields, findings: Findings) -> Fields:
-    """Returns the fields with the causes of a preset; causes and the distribution over jobs exclude each other."""
-    here = ("reliability", "stragglers")
-    causes = given.get("stragglers")
-    if causes is None:
-        return given
-    prior = [
-        name for name in ("straggler_log_mean", "straggler_log_deviation") if given.get(name) is not None
-    ]
-    if prior:
-        findings.add(here, causes, f"give causes here, or {' and '.join(prior)}, not both")
-    if not isinstance(causes, str):
-        return given
-    presets = {str(name): preset for name, preset in STRAGGLER_PRESETS.items()}
-    if causes not in presets:
-        findings.add(here, causes, f"must be a preset; {nearest(causes, tuple(presets))}")
-        return _without(given, "stragglers")
-    return {**given, "stragglers": presets[causes].model_dump()}
-
-
-def _without(fields: Fields, key: str) -> Fields:
-    return {name: value for name, value in fields.items() if name != key}

@@ -18,7 +18,7 @@ from simulator.domain.job import Job
 from simulator.domain.model import ModelShape
 from simulator.domain.offer import Offer
 from simulator.domain.options import WhatIf
-from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
+from simulator.domain.reliability import LEAST_GPU_HOURS_PER_FAILURE, RELIABILITY_PRESETS, Reliability
 from simulator.domain.straggler_causes import STRAGGLER_PRESETS
 from simulator.domain.workload import Workload
 from simulator.record import Record, meanings
@@ -153,6 +153,7 @@ def _short_forms() -> dict[tuple[type[Record], str], list[Schema]]:
         (Offer, "other_purchase_usd_per_node"): [_PRICE],
         (Offer, "site"): [site],
         (Reliability, "preset"): [_one_of(RELIABILITY_PRESETS)],
+        (Reliability, "gpu_hours_per_failure"): [{"type": "number", "minimum": LEAST_GPU_HOURS_PER_FAILURE}],
         (Reliability, "stragglers"): [_one_of(STRAGGLER_PRESETS)],
         (Site, "grid_profile"): profile,
         (Site, "electricity_profile"): profile,

@@ -58,3 +58,11 @@ def lengthen(fields: Fields, field: str, location: Location, findings: Findings)
         fields[field] = long
         for key in LONG_FORMS[field]:
             findings.rename((*location, field, key), (*location, field))
+
+
+def number_of(value: object) -> float | None:
+    """Returns a number that may be written as text (`4e6` is text in YAML); `None` for anything else."""
+    try:
+        return float(value) if isinstance(value, (int, float, str)) else None
+    except ValueError:
+        return None

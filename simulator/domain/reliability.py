@@ -10,7 +10,7 @@ from pydantic import Field
 from simulator.domain.straggler_causes import StragglerModel, StragglerPrior, Stragglers
 from simulator.record import Record
 from simulator.table import Floats, Integers
-from simulator.units import DAY
+from simulator.units import DAY, HOUR
 
 MOST_S = 1e9
 """Thirty years: a longer part of a recovery is a mistaken unit."""
@@ -20,6 +20,9 @@ LEAST_SHAPE, MOST_SHAPE = 0.3, 5
 """Weibull shapes of up-times that can be played."""
 GPUS_PER_COUNTED_NODE = 8.0
 """Accelerators per node in published failure rates."""
+GPU_HOURS_IN_1000_NODE_DAYS = GPUS_PER_COUNTED_NODE * 1000.0 * DAY / HOUR
+LEAST_GPU_HOURS_PER_FAILURE = GPU_HOURS_IN_1000_NODE_DAYS / MOST_FAILURES
+"""Accelerator-hours between two failures, where there are most."""
 
 
 class Restart(Record):

@@ -216,6 +216,16 @@ def test_figures_of_runs_in_another_unit_are_refused(
     assert f"{section}.{rule}" in refusal(changed(**{section: own}))
 
 
+# Llama 3's 419 failures in 54 days on 2,048 nodes of eight: 3.79 per thousand node-days, 50,676 hours of a GPU between two.
+@pytest.mark.parametrize("preset", [{}, {"preset": "young"}], ids=["alone", "over-a-preset"])
+def test_gpu_hours_between_failures_are_a_failure_rate(preset: dict[str, str]) -> None:
+    gpu_hours = 16_384 * 54 * 24 / 419
+    fleet = parse_job(changed(reliability={**preset, "gpu_hours_per_failure": gpu_hours})).reliability
+    assert fleet.failures_per_1000_node_days == pytest.approx(419 / (2.048 * 54), rel=1e-12)
+    up_time_s = 1.0 / fleet.failures_per_s(16_384)
+    assert up_time_s == pytest.approx(54 * 86_400 / 419, rel=1e-12)
+
+
 def test_null_leaves_a_field_out_but_turns_stragglers_off() -> None:
     job = parse_job(
         changed(

@@ -123,10 +123,28 @@ def test_a_file_in_another_code_is_told_which_one_it_looks_like(code: str, tmp_p
 
 
 def test_reliability_without_a_preset_says_what_else_it_takes() -> None:
-    with pytest.raises(
-        InputError, match="failures_per_1000_node_days: is missing: number, unless preset is given"
-    ):
+    what_else = "failures_per_1000_node_days: is missing: number, unless preset or gpu_hours_per_failure is given"
+    with pytest.raises(InputError, match=what_else):
         parse_job(changed(reliability={"repair_days": 1}))
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        (0, "= 0: must be at least 19.2, which is failures_per_1000_node_days of 10,000, the most"),
+        ("50k", "= '50k': must be a number; write 50000"),
+        ([5e4], "= [50000.0]: must be a number"),
+    ],
+)
+def test_gpu_hours_between_failures_have_a_rule_of_their_own(given: object, rule: str) -> None:
+    message = refusal(changed(reliability={"gpu_hours_per_failure": given}))
+    assert f"1 problem\n  reliability.gpu_hours_per_failure {rule}" in message
+
+
+def test_a_failure_rate_is_given_once() -> None:
+    both = {"gpu_hours_per_failure": 5e4, "failures_per_1000_node_days": 4}
+    rule = "give either failures_per_1000_node_days or gpu_hours_per_failure, not both"
+    assert rule in refusal(changed(reliability=both))
 
 
 def test_a_region_of_ones_own_that_lacks_a_figure_names_it() -> None:
