@@ -327,7 +327,9 @@ def job_text(answers: Answers, *, file: str, schema: str) -> str:
         "",
         _line("objectives", f"[{answers['objectives']}]", "what is made small"),
         _line(
-            "reliability", "typical", "failures of a published fleet: mature, frontier, typical, young, harsh"
+            "reliability",
+            "typical",
+            "or mature, frontier, young, harsh, or your own {gpu_hours_per_failure: 5e4}",
         ),
         _line("# catalog", "prices.csv", "your own prices and hardware: docs/how-to/own-prices.md"),
     ]
