@@ -160,6 +160,22 @@ def test_a_power_cap_helps_where_power_is_short() -> None:
     assert days["150 kW", "allowed"] < days["150 kW", "none"]
 
 
+@pytest.mark.long
+def test_stages_of_a_run_add_up_to_the_published_hours() -> None:
+    rows = rows_of(output_of("training_stages.py"))
+    assert [row[0] for row in rows] == 2 * [*dict.fromkeys(row[0] for row in rows)]
+    small, large = rows[:4], rows[4:]
+    for stages in (small, large):
+        days = [float(row[2]) for row in stages]
+        assert days[-1] == pytest.approx(sum(days[:-1]), abs=0.2)
+        # Twice the tokens of a batch hide more of what every step costs; attention to all of a long sequence costs most.
+        mfu = [float(row[4].rstrip("%")) for row in stages[:-1]]
+        assert mfu[1] >= mfu[0] > mfu[2]
+    assert all(float(one[2]) > float(other[2]) for one, other in zip(small, large, strict=True))
+    # Published: 30.84 million GPU-hours, with layouts that were not the fastest.
+    assert 27e6 <= 16_384 * 24 * float(large[-1][2]) <= 31e6
+
+
 def test_the_greenest_region_comes_first() -> None:
     rows = rows_of(output_of("region_choice.py"))
     carbon = {row[0]: float(row[1].replace(",", "")) for row in rows}

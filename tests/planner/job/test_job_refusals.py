@@ -123,7 +123,9 @@ def test_a_file_in_another_code_is_told_which_one_it_looks_like(code: str, tmp_p
 
 
 def test_reliability_without_a_preset_says_what_else_it_takes() -> None:
-    what_else = "failures_per_1000_node_days: is missing: number, unless preset or gpu_hours_per_failure is given"
+    what_else = (
+        "failures_per_1000_node_days: is missing: number, unless preset or gpu_hours_per_failure is given"
+    )
     with pytest.raises(InputError, match=what_else):
         parse_job(changed(reliability={"repair_days": 1}))
 
