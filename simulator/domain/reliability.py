@@ -58,7 +58,7 @@ class Reliability(Record):
 
     failures_per_1000_node_days: float = Field(gt=0, le=MOST_FAILURES)
     """Failures that stop the job, per thousand node-days of nodes with eight accelerators, whatever the size of the job's
-    nodes: 8,000 x failures / (accelerators x days) from your own logs."""
+    nodes: 8,000 x failures / (accelerators x days) from your own logs; 1e-6 for a run in which nothing fails."""
     process_fault_fraction: float = Field(default=0.5, ge=0, le=1)
     """Share of failures that leave the node's memory intact (DLRover reports about 75 %)."""
     weibull_shape: float = Field(default=1.0, ge=LEAST_SHAPE, le=MOST_SHAPE)
