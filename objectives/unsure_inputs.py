@@ -13,7 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from objectives.input_table import INPUTS, LAYOUT_TIME, STEP_TIME, STRAGGLER_EXCESS, Input
+from objectives.input_table import (
+    HARDWARE_PRICE,
+    INPUTS,
+    INTERRUPTION_RATE,
+    LAYOUT_TIME,
+    NETWORK_BANDWIDTH,
+    STEP_TIME,
+    STRAGGLER_EXCESS,
+    Input,
+)
 from simulator.accuracy.published_runs import EXPERTS_ERROR_FRACTION
 from simulator.accuracy.step_error import Sides, StepError, step_error
 from simulator.domain.calibration import StepResiduals
@@ -122,18 +131,16 @@ def _owners(job: Job, plans: PlanTable, known: Input) -> list[str]:
 
 def _factors(job: Job, name: str, offer: Offer) -> Factors:
     """Returns the range of an input for designs of one offer."""
-    match name:
-        case "hardware_price":
-            return _price(offer)
-        case "network_bandwidth":
-            return NETWORK_FACTORS
-        case "straggler_excess":
-            return straggler_excess_factors(job)
-        case "interruption_rate" if not offer.interruptions_per_1000_node_days:
-            return _CERTAIN
-        case _:
-            found: Factors = getattr(job.input_factors, name)
-            return found
+    if name == HARDWARE_PRICE:
+        return _price(offer)
+    if name == NETWORK_BANDWIDTH:
+        return NETWORK_FACTORS
+    if name == STRAGGLER_EXCESS:
+        return straggler_excess_factors(job)
+    if name == INTERRUPTION_RATE and not offer.interruptions_per_1000_node_days:
+        return _CERTAIN
+    found: Factors = getattr(job.input_factors, name)
+    return found
 
 
 def _normal_of_mean_excess(job: Job) -> float:
