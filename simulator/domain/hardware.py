@@ -178,14 +178,14 @@ class Node(Record):
         return self.network_bytes_per_s / self.num_accelerators
 
     @property
-    def accelerators_per_network_card(self) -> float:
-        """Accelerators that share one network card; 1 if each has one or more of its own."""
-        return max(1.0, self.num_accelerators / (self.num_network_cards or self.num_accelerators))
+    def network_ports_per_accelerator(self) -> float:
+        """Ports of the fabric per accelerator, one for each card."""
+        return (self.num_network_cards or self.num_accelerators) / self.num_accelerators
 
     @property
-    def network_ports_per_accelerator(self) -> float:
-        """Ports of the fabric per accelerator: one for each card, and at least one."""
-        return max(1.0, (self.num_network_cards or self.num_accelerators) / self.num_accelerators)
+    def accelerators_per_network_card(self) -> float:
+        """Accelerators that share one network card; 1 if each has one or more of its own."""
+        return max(1.0, 1.0 / self.network_ports_per_accelerator)
 
 
 class Fabric(Record):

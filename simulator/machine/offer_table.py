@@ -32,7 +32,7 @@ class OfferTable(Table):
     network_bytes_per_s: Floats
     """Network bandwidth of one accelerator's share of the node, after oversubscription."""
     network_ports_per_gpu: Floats
-    """Ports of the fabric that an accelerator takes: one for each of its cards, and at least one."""
+    """Ports of the fabric per accelerator, one for each network card."""
     host_power_w: Floats
     fan_power_w: Floats
     power_supply_efficiency_fraction: Floats

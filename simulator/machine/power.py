@@ -234,9 +234,11 @@ class _ItPower:
 def fabric_tiers(plans: PlanTable, offers: OfferTable) -> Integers:
     """Returns the tiers of the fat tree that joins all accelerators, `(n,)`; 0 within one link domain.
 
-    T tiers of k-port switches join 2 (k/2)^T ports.
+    T tiers of k-port switches join 2 (k/2)^T ports. Where accelerators have several ports, each joins them all in a tree of its
+    own (rails).
     """
-    tiers = np.log(np.maximum(plans.num_gpus, 2) / 2.0) / np.log(offers.switch_ports / 2.0)
+    joined_ports = plans.num_gpus * np.minimum(1.0, offers.network_ports_per_gpu)
+    tiers = np.log(np.maximum(joined_ports, 2.0) / 2.0) / np.log(offers.switch_ports / 2.0)
     whole_tiers = np.ceil(tiers - _ROUNDING)
     within_domain = plans.num_gpus <= offers.link_domain_size
     return np.where(within_domain, 0, np.maximum(1, whole_tiers)).astype(np.int64)
@@ -253,9 +255,6 @@ def fabric_power_per_gpu(plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def switches_per_gpu(plans: PlanTable, offers: OfferTable) -> Floats:
-    """Returns switches per accelerator in full fat trees, `(n,)`: 2 T - 1 ports for each of its own.
-
-    Where accelerators have several ports, each joins them all in a tree of its own (rails).
-    """
+    """Returns switches per accelerator in full fat trees, `(n,)`: 2 T - 1 ports for each of its own."""
     ports = np.maximum(0, 2 * fabric_tiers(plans, offers) - 1) * offers.network_ports_per_gpu
     return ports / offers.switch_ports
