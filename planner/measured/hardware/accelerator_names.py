@@ -43,6 +43,7 @@ USUAL_NAMES = {
     "h100sxm5": "h100-sxm5-80gb",
     "h100hbm3": "h100-sxm5-80gb",
     "h100nvl": "h100-nvl-94gb",
+    "h10094gb": "h100-nvl-94gb",
     "h200": "h200-sxm-141gb",
     "h200sxm": "h200-sxm-141gb",
     "h200nvl": "h200-nvl-141gb",

@@ -690,6 +690,7 @@ class TestAccelerators:
             ("NVIDIA custom A100 64 GB HBM2e", "a100-sxm4-64gb"),
             ("NVIDIA H100 64GB HBM2e", "h100-sxm5-64gb"),
             ("H100 PCIe 94GB", "h100-nvl-94gb"),
+            ("H100-94GB", "h100-nvl-94gb"),
             ("HGX H100 8-GPU", "h100-sxm5-80gb"),
             ("A100 (Perlmutter, 40GB)", "a100-sxm4-40gb"),
             ("H20-3e 141GB", "h20-sxm-141gb"),
