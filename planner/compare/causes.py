@@ -13,12 +13,13 @@ from planner.compare.figures import (
     Metrics,
     change,
     figures_or_reason,
+    known_in_all,
     metrics_of,
+    only,
     plus,
     without_rounding,
 )
 from planner.compare.inputs import (
-    Difference,
     OfferKey,
     differences,
     offer_keys,
@@ -29,7 +30,6 @@ from planner.compare.inputs import (
 from planner.compare.sides import Side
 from planner.recommended.recommendation import Design
 from simulator.domain.job import Job
-from simulator.domain.plan import Plan
 
 
 def explanation_of(first: Side, other: Side, before: Design, after: Design) -> Explanation:
@@ -40,10 +40,14 @@ def explanation_of(first: Side, other: Side, before: Design, after: Design) -> E
     key = offer_keys(first.job)[first.plan.offer]
     moved, notes = _moved(own, key, other.job)
     label = offer_label(key, first.job, other.job)
-    base, total = metrics_of(before), change(metrics_of(before), metrics_of(after))
     found = [each for each in differences(own, moved, label) if not each.is_choosing]
-    causes = tuple(_cause(difference, own, moved, plan, base) for difference in found)
+    alone = [figures_or_reason(swapped(own, difference, moved), plan) for difference in found]
     together = figures_or_reason(moved, plan)
+    simulated = [case for case in (*alone, together) if not isinstance(case, str)]
+    known = known_in_all([metrics_of(before), metrics_of(after), *simulated])
+    base, theirs = only(known, metrics_of(before)), only(known, metrics_of(after))
+    total = change(base, theirs)
+    causes = tuple(_cause(each.name, case, base) for each, case in zip(found, alone, strict=True))
     if isinstance(together, str):
         note = f"the design of {first.name} cannot run with the inputs of {other.name} ({together})"
         design, interaction, notes = (
@@ -53,9 +57,10 @@ def explanation_of(first: Side, other: Side, before: Design, after: Design) -> E
         )
     else:
         sums = {name: sum(cause.effects.get(name, 0.0) for cause in causes) for name in base}
-        interaction = {name: together[name] - base[name] - sums[name] for name in base if name in together}
-        design = change(together, metrics_of(after))
+        interaction = {name: together[name] - base[name] - sums[name] for name in base}
+        design = change(only(known, together), theirs)
     choices, told = choices_of(first, other)
+    choices = [each.model_copy(update={"effects": only(known, each.effects)}) for each in choices]
     chosen = plus(cause.effects for cause in choices)
     return Explanation(
         side=other.name,
@@ -81,8 +86,9 @@ def _moved(own: Job, key: OfferKey, other: Job) -> tuple[Job, list[str]]:
     return with_one_offer(other, own.offers[0]), [note]
 
 
-def _cause(difference: Difference, own: Job, moved: Job, plan: Plan, base: Metrics) -> Cause:
-    figures = figures_or_reason(swapped(own, difference, moved), plan)
+def _cause(name: str, figures: Metrics | str, base: Metrics) -> Cause:
+    """What an input alone changes of the base's figures, or why there is nothing to say."""
     if isinstance(figures, str):
-        return Cause(input=difference.name, effects={}, note=figures)
-    return Cause(input=difference.name, effects=without_rounding(change(base, figures), base))
+        return Cause(input=name, effects={}, note=figures)
+    effects = change(base, only(frozenset(base), figures))
+    return Cause(input=name, effects=without_rounding(effects, base))

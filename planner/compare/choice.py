@@ -15,7 +15,15 @@ from constraints.evaluation import evaluate
 from constraints.layout import is_valid_layout
 from constraints.limits import set_limits
 from objectives.pareto import front_rows
-from planner.compare.figures import Cause, Metrics, change, figures_or_reason, without_rounding
+from planner.compare.figures import (
+    Cause,
+    Metrics,
+    change,
+    figures_or_reason,
+    known_in_all,
+    only,
+    without_rounding,
+)
 from planner.compare.inputs import Difference, OfferKey, differences, offer_keys, with_input
 from planner.compare.sides import Side
 from planner.compare.words import name_words
@@ -107,7 +115,8 @@ def _cause(
         return Cause(
             input=difference.name, effects={}, note=before if isinstance(before, str) else str(after)
         )
-    effects = without_rounding(change(before, after), before)
+    known = known_in_all([before, after])
+    effects = without_rounding(change(only(known, before), only(known, after)), before)
     return Cause(input=difference.name, effects=effects, note=f"alone, it leads to {_words(chosen)}")
 
 

@@ -55,7 +55,8 @@ class Explanation(Record):
     design: Metrics
     """Effect of the different design, under the inputs of the other side."""
     total: Metrics
-    """The whole difference."""
+    """The whole difference; figures that are unknown in a case are left out, as is the time after which buying pays off where
+    it never does."""
     choices: tuple[Cause, ...] = ()
     """Inputs, one at a time, with the effect of the design that each leads to among those of both answers; these and
     `choice_interaction` sum to `design`. Empty if a design was given, not chosen."""

@@ -80,6 +80,16 @@ def plus(changes: Iterable[Metrics]) -> Metrics:
     return total
 
 
+def known_in_all(cases: Iterable[Metrics]) -> frozenset[str]:
+    """Returns the names of the figures that every case has; a purchase that never pays has no time after which it does."""
+    return frozenset.intersection(*map(frozenset, cases))
+
+
+def only(names: frozenset[str], figures: Metrics) -> Metrics:
+    """Returns the figures with these names."""
+    return {name: value for name, value in figures.items() if name in names}
+
+
 def without_rounding(changes: Metrics, base: Metrics) -> Metrics:
     """Leaves out changes that only rounding makes."""
     return {

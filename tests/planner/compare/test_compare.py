@@ -499,6 +499,25 @@ def test_a_side_has_the_grids_where_its_design_stands_or_could_stand() -> None:
     assert [[grid.region for grid in grids] for grids in found.grids] == [["sweden"], ["us-iowa", "sweden"]]
 
 
+@pytest.mark.parametrize(
+    ("metric", "first", "second"),
+    [
+        ("break_even_months", {"rent_usd_per_gpu_hour": 9.0}, {"rent_usd_per_gpu_hour": 0.2}),
+        ("water_l", {"site": "us-iowa"}, {"site": "aruba"}),
+    ],
+)
+def test_a_figure_that_one_side_lacks_is_not_split(
+    metric: str, first: dict[str, object], second: dict[str, object]
+) -> None:
+    jobs = [job_with({**H100_RENTED, **terms}) for terms in (first, second)]
+    found = compare([side(job) for job in jobs])
+    (row,) = [row for row in found.metrics if row.metric == f"metrics.{metric}"]
+    assert [value is None for value in row.values] == [False, True]
+    (explained,) = found.explanations
+    parts = [*(cause.effects for cause in explained.causes), explained.interaction, explained.design]
+    assert not any(f"metrics.{metric}" in part for part in (*parts, explained.total))
+
+
 def test_changes_are_summed_figure_by_figure() -> None:
     assert plus([{"a": 1.0, "b": 2.0}, {"b": 3.0, "c": 4.0}]) == {"a": 1.0, "b": 5.0, "c": 4.0}
 
