@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from objectives.usage import Usage, it_energy_j, mean_over_runs, num_held_gpus, of_sites, product
+from simulator.domain.hardware import Site
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 from simulator.machine.offer_table import OfferTable
@@ -103,15 +104,30 @@ def replacement_kgco2e(job: Job, plans: PlanTable, run: RunTable) -> Floats:
 
 
 def water_l(job: Job, plans: PlanTable, usage: Usage) -> Floats:
-    """Returns the water that cooling (by IT energy) and power stations (by facility energy) evaporate, `(n,)`.
+    """Returns the water that cooling and power stations evaporate, `(n,)`.
 
     Where only one of the two is known it is counted alone; NaN where neither is.
     """
-    onsite = of_sites(job, plans, lambda site: _or_nan(site.water_onsite_l_per_kwh))
-    offsite = of_sites(job, plans, lambda site: _or_nan(site.water_offsite_l_per_kwh))
-    litres = product(np.nan_to_num(onsite) / JOULES_PER_KWH, it_energy_j(job, plans, usage))
-    litres += product(np.nan_to_num(offsite) / JOULES_PER_KWH, usage.energy_j)
-    return np.where(np.isnan(onsite) & np.isnan(offsite), np.nan, litres)
+    rates = [of_sites(job, plans, rate) for rate in (_onsite_l_per_kwh, _offsite_l_per_kwh)]
+    is_unknown = np.isnan(rates).all(axis=0)
+    return np.where(is_unknown, np.nan, total(water_parts_l(job, plans, usage)))
+
+
+def water_parts_l(job: Job, plans: PlanTable, usage: Usage) -> tuple[Floats, Floats]:
+    """Returns the water of cooling, by IT energy, and of power stations, by facility energy, `(n,)` each; 0 if not known."""
+    onsite, offsite = (of_sites(job, plans, rate) for rate in (_onsite_l_per_kwh, _offsite_l_per_kwh))
+    return (
+        product(np.nan_to_num(onsite) / JOULES_PER_KWH, it_energy_j(job, plans, usage)),
+        product(np.nan_to_num(offsite) / JOULES_PER_KWH, usage.energy_j),
+    )
+
+
+def _onsite_l_per_kwh(site: Site) -> float:
+    return _or_nan(site.water_onsite_l_per_kwh)
+
+
+def _offsite_l_per_kwh(site: Site) -> float:
+    return _or_nan(site.water_offsite_l_per_kwh)
 
 
 def _or_nan(value: float | None) -> float:

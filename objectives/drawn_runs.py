@@ -72,6 +72,8 @@ class DrawnRuns:
     """Energy of the facility, `(r, n)`."""
     peak_power_w: Floats
     """Peak power of the facility, `(r, n)`."""
+    mean_cooling: Floats
+    """Facility energy per joule of IT energy, relative to its value at the middle, `(r, n)`."""
     peak_cooling: Floats
     """Facility power per watt of IT power in the warmest hour, relative to its value at the middle, `(r, n)`."""
 
@@ -100,6 +102,7 @@ class DrawnRuns:
             wall_s=scores.time_to_train_s * np.exp(wall),
             energy_j=scores.energy_j * np.exp(energy) * (_power(outcomes, factors) + storage[0]) * in_mean,
             peak_power_w=outcomes.power.peak_power_w * (factors["compute_power"] + storage[1]) * at_peak,
+            mean_cooling=in_mean,
             peak_cooling=at_peak,
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from objectives.carbon import operational_kgco2e
+from objectives.carbon import operational_kgco2e, water_parts_l
 from objectives.cost import affordable_s, is_bought, owned_parts, rent_cost, storage_usd
 from objectives.drawn_runs import DrawnRuns
 from objectives.input_table import HARDWARE_PRICE, INPUTS, Moved, Shared
@@ -73,10 +73,15 @@ def drawn_figures(runs: DrawnRuns) -> dict[str, Floats]:
         Objective.CARBON.value: _drawn_carbon(runs),
     }
     if np.isfinite(runs.scores.water_l).all():
-        figures["water"] = (
-            runs.scores.water_l * (runs.energy_j / runs.scores.energy_j) * runs.factors["water"]
-        )
+        figures["water"] = _drawn_water(runs)
     return figures
+
+
+def _drawn_water(runs: DrawnRuns) -> Floats:
+    """Returns the water, `(r, n)`: more cooling takes more energy of power stations, but no more water by IT energy."""
+    onsite, offsite = water_parts_l(runs.job, runs.plans, Usage.of(runs.outcomes))
+    litres = onsite / runs.mean_cooling + offsite
+    return np.asarray(litres * (runs.energy_j / runs.scores.energy_j) * runs.factors["water"])
 
 
 def _drawn_cost(runs: DrawnRuns) -> Floats:

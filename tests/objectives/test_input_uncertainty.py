@@ -202,6 +202,21 @@ def test_the_power_of_storage_is_unsure_unless_it_is_given() -> None:
         assert at_peak_w - result.outcomes.power.peak_power_w == pytest.approx(1.25 * grown_w, abs=1e-3)
 
 
+@pytest.mark.parametrize(("onsite", "offsite"), [(1.0, None), (0.5, 3.0), (None, 3.0)])
+def test_more_cooling_takes_water_of_power_stations_and_none_by_it_energy(
+    onsite: float | None, offsite: float | None
+) -> None:
+    water = {"water_onsite_l_per_kwh": onsite, "water_offsite_l_per_kwh": offsite}
+    job, more = (
+        job_with(site={**PLACE, **water, "cooling_fixed_fraction": 0.3, "power_usage_effectiveness": pue})
+        for pue in (1.4, 1.5)
+    )
+    plans = plans_with({"num_gpus": 16, "num_spare_nodes": 1})
+    truth = evaluate(more, plans).scores.water_l
+    found = drawn_figures(runs_at(job, evaluate(job, plans), {"cooling_overhead": 1.25}))["water"]
+    np.testing.assert_allclose(found[0], truth, rtol=1e-9)
+
+
 def test_a_draw_scores_as_a_job_with_the_drawn_figures() -> None:
     amounts = {
         "hardware_price": 1.15,
