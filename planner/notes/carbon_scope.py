@@ -16,10 +16,11 @@ def scope_text(job: Job) -> str:
 
 def _conventions_text(job: Job) -> str:
     """How the grid carbon was counted, by region if there are several conventions."""
-    sites = {site.region: grid_convention(site) for site in map(job.site_of, job.offers)}
-    if len({each.words for each in sites.values()}) == 1:
-        return next(iter(sites.values())).words
-    return "; ".join(f"{region}: {each.words}" for region, each in sites.items())
+    grids = [grid_convention(job.site_of(offer)) for offer in job.offers]
+    found = dict.fromkeys((each.region, each.words) for each in grids)
+    if len({words for _, words in found}) == 1:
+        return grids[0].words
+    return "; ".join(f"{region}: {words}" for region, words in found)
 
 
 def _hours_text(job: Job) -> str:

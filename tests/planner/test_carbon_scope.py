@@ -33,6 +33,10 @@ def test_the_scope_tells_sites_apart_that_are_counted_otherwise() -> None:
         "(france: life cycle, 2024; us-iowa: the job's own figure); embodied"
     )
     assert scope_text(job).startswith(expected)
+    # Two halls of one region may have grids of different sources, too.
+    own = {"region": "us-iowa", "grid_kgco2e_per_kwh": 0.05}
+    halls = job_with(H100_RENTED, {**A100_RENTED, "site": own}, site="us-iowa")
+    assert "(us-iowa: combustion, 2020; us-iowa: the job's own figure)" in scope_text(halls)
     # A site of the job at which no offer stands counts nothing.
     elsewhere = job_with({**H100_RENTED, "site": HOURLY}, site="france")
     assert scope_text(elsewhere).startswith("location-based grid, hourly (the job's own figure); embodied")
