@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from planner.job.framework import habitual_fields
@@ -12,6 +12,7 @@ from planner.text.figure_units import with_unit
 from planner.uncertain.uncertain_inputs import UncertainInput
 from planner.views.sensitivity_view import input_text
 from simulator.catalog import Figure, Kind, accelerator, fabric, figures, model, names, node, site
+from simulator.domain.hardware import Site
 from simulator.domain.job import Job
 from simulator.domain.offer import Estimate, Offer
 from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
@@ -33,11 +34,22 @@ def inputs(job: Job, unsure: Iterable[UncertainInput]) -> tuple[InputGroup, ...]
         InputGroup(title="Ranges of uncertain inputs", rows=tuple(map(_range, unsure))),
         InputGroup(title="The job", rows=tuple(_job_fields(job))),
         *_model_groups(job),
-        *(group for each in job.offers for group in _hardware_groups(each)),
-        *_site_groups(job),
+        *_distinct(list(_hardware_groups(offer)) for offer in job.offers),
+        *_distinct([_site_group(job.site_of(offer))] for offer in job.offers),
     ]
-    distinct = {group.title: group for group in groups if group.rows}
-    return tuple(distinct.values())
+    return tuple(group for group in groups if group.rows)
+
+
+def _distinct(by_offer: Iterable[Sequence[InputGroup]]) -> Iterator[InputGroup]:
+    """Yields the groups of all offers, equal ones once; those that share a title only say which offers they are of."""
+    titles: dict[str, dict[InputGroup, list[str]]] = {}
+    for number, groups in enumerate(by_offer):
+        for group in groups:
+            titles.setdefault(group.title, {}).setdefault(group, []).append(f"offers[{number}]")
+    for title, owners in titles.items():
+        for group, offers in owners.items():
+            of = f" of {', '.join(offers)}" if len(owners) > 1 else ""
+            yield group.model_copy(update={"title": f"{title}{of}"})
 
 
 def _range(unsure: UncertainInput) -> InputValue:
@@ -158,12 +170,9 @@ def _hardware_groups(offer: Offer) -> Iterator[InputGroup]:
         yield _group(title, name, _from_catalog(kind, name) if is_known else _own(record))
 
 
-def _site_groups(job: Job) -> Iterator[InputGroup]:
-    for place in {job.site_of(offer).region: job.site_of(offer) for offer in job.offers}.values():
-        is_known = _is_same(Kind.SITES, place.region, place)
-        yield _group(
-            "Site", place.region, _from_catalog(Kind.SITES, place.region) if is_known else _own(place)
-        )
+def _site_group(place: Site) -> InputGroup:
+    is_known = _is_same(Kind.SITES, place.region, place)
+    return _group("Site", place.region, _from_catalog(Kind.SITES, place.region) if is_known else _own(place))
 
 
 def _group(kind: str, name: str, rows: Iterator[InputValue]) -> InputGroup:

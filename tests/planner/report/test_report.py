@@ -39,7 +39,7 @@ from studies.files.store import StudyStore
 from studies.progress import Progress
 from tests.planner.report_pages import Page, best_of
 from tests.planner.report_studies import NOON, answered, drawn, job, large
-from tests.support import plans_with
+from tests.support import H100_RENTED, job_with, plans_with
 
 ADDRESS = re.compile(r"""(?:https?:|src\s*=\s*["'](?!data:)|@import|[^a-z]url\()""", re.IGNORECASE)
 """How a page asks for something outside of itself."""
@@ -357,6 +357,21 @@ def test_an_accelerator_of_the_catalogue_that_a_job_changes_is_told_as_that_of_t
     differs = "job file (differs from the catalogue's entry)"
     assert differs not in said[0]
     assert said[1] == {differs}
+
+
+def test_hardware_and_sites_of_one_name_that_differ_are_told_apart_by_their_offers() -> None:
+    thin = {**H100_RENTED, "fabric": {"kind": "infiniband-ndr", "oversubscription": 4}}
+    green = {**H100_RENTED, "site": {"region": "us-iowa", "grid_kgco2e_per_kwh": 0.05}}
+    groups = {group.title: group for group in inputs(job_with(thin, green, H100_RENTED, site="us-iowa"), ())}
+    assert {title for title in groups if title.startswith(("Node", "Network", "Site"))} == {
+        "Node dgx-h100",
+        "Network infiniband-ndr of offers[0]",
+        "Network infiniband-ndr of offers[1], offers[2]",
+        "Site us-iowa of offers[0], offers[2]",
+        "Site us-iowa of offers[1]",
+    }
+    values = {row.name: row.value for row in groups["Network infiniband-ndr of offers[0]"].rows}
+    assert values["oversubscription"] == "4"
 
 
 def test_a_recommended_design_that_hardly_fits_is_named_before_all_others() -> None:
