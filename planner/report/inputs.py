@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from planner.job.framework import habitual_fields
+from planner.job.in_short import in_short
 from planner.report.data import InputGroup, InputValue
 from planner.text import human
 from planner.text.figure_units import with_unit
@@ -13,6 +14,7 @@ from planner.uncertain.uncertain_inputs import UncertainInput
 from planner.views.sensitivity_view import input_text
 from simulator.catalog import Figure, Kind, accelerator, fabric, figures, model, names, node, site
 from simulator.domain.hardware import Site
+from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
 from simulator.domain.offer import Estimate, Offer
 from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
@@ -109,6 +111,8 @@ def _values(
             pass
         case Estimate():
             yield _asked(path, _estimate_text(value), said)
+        case HourlyProfile():
+            yield _asked(path, in_short(value), said)
         case Record():
             yield from _fields(value, path, usual)
         case tuple() if any(isinstance(item, Record) for item in value):
@@ -213,12 +217,12 @@ def _own(record: Record, path: str = "") -> Iterator[InputValue]:
     """The fields of an entry that the job wrote itself or changed, those of its parts with the name of the part."""
     for name in type(record).model_fields:
         value = getattr(record, name)
-        if isinstance(value, Record):
+        if isinstance(value, Record) and not isinstance(value, HourlyProfile):
             yield from _own(value, f"{path}{name}.")
         elif value is not None:
             yield InputValue(
                 name=f"{path}{name}",
-                value=_shown(value),
+                value=in_short(value) if isinstance(value, HourlyProfile) else _shown(value),
                 source="job file (differs from the catalogue's entry)",
                 confidence="job",
             )

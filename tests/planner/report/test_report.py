@@ -374,6 +374,14 @@ def test_hardware_and_sites_of_one_name_that_differ_are_told_apart_by_their_offe
     assert values["oversubscription"] == "4"
 
 
+def test_hourly_profiles_are_told_in_short() -> None:
+    swinging = {"region": "us-iowa", "grid_profile": {"mean": 0.4, "daily_amplitude": 0.2}}
+    groups = inputs(job_with(site=swinging, what_if={"sites": [swinging]}), ())
+    told = [row.value for group in groups for row in group.rows if row.name.endswith("grid_profile")]
+    assert told == ["0.4 (0.2 to 0.6) by the hour"] * 2
+    assert max(len(row.value) for group in groups for row in group.rows) < 1000
+
+
 def test_a_recommended_design_that_hardly_fits_is_named_before_all_others() -> None:
     best, chosen = (
         best_of(drawn().report),
