@@ -13,6 +13,8 @@ from planner.purchase.plan import ScheduledRun
 from planner.purchase.ways import document_of
 from planner.text import human
 from simulator import catalog
+from simulator.domain.ownership import Depreciation, Ownership
+from simulator.units import DAY, YEAR
 
 LEAST_SLACK_FRACTION = 0.15
 """Slack before a deadline, as a share of a run's length, below which a note is shown (choice): one run in twenty of the typical
@@ -58,6 +60,27 @@ def power_notes(limits: FleetLimits, idle_w: Iterable[float]) -> tuple[str, ...]
     note = (
         f"limits.power_w = {human.figure(limits.power_w)} W is less than a single node draws when idle, "
         f"{human.power(least_w)}: no node can be bought. Is it in watts?"
+    )
+    return (note,)
+
+
+def life_notes(fleet: Fleet, ownership: Ownership) -> tuple[str, ...]:
+    """Returns a note if nodes can be bought that are held for longer than they or their network are written off over.
+
+    Args:
+        fleet: jobs and offers.
+        ownership: terms of ownership, with their defaults.
+    """
+    first_days = (offer.buy.first_delivery_day for offer in fleet.offers if offer.buy)
+    held_years = (fleet.horizon_days - min(first_days, default=fleet.horizon_days)) * DAY / YEAR
+    lives = {"lifetime_years": ownership.lifetime_years, "network_lifetime_years": ownership.network_years}
+    name = min(lives, key=lambda each: lives[each])
+    if held_years <= lives[name] or ownership.depreciation is not Depreciation.STRAIGHT_LINE:
+        return ()
+    note = (
+        f"Bought nodes can be held for {human.digits(held_years)} years, longer than ownership.{name} ({lives[name]:g}): their "
+        "cost and carbon go on at the same rate, as if all were replaced at the same price, but capital_usd and left_usd are "
+        "those of the first purchase alone. Set a shorter horizon_days, or longer lives."
     )
     return (note,)
 

@@ -26,7 +26,7 @@ from planner.input.record_input import parse_record
 from planner.purchase import answer, ways
 from planner.purchase.answer import SIDE_EFFORT, plan_purchase
 from planner.purchase.fleet import Fleet, FleetLimits, load_fleet
-from planner.purchase.notes import notes_of, power_notes, slack_notes
+from planner.purchase.notes import life_notes, notes_of, power_notes, slack_notes
 from planner.purchase.plan import PurchasePlan
 from planner.purchase.prices import NodePrices, node_prices, prices_by_size
 from planner.purchase.problem import bought_lot
@@ -38,6 +38,7 @@ from simulator.domain.job import Job
 from simulator.domain.limits import Limits
 from simulator.domain.offer import GpuRange
 from simulator.domain.options import WhatIf
+from simulator.domain.ownership import Ownership
 from simulator.errors import InputError
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "fleet.yaml"
@@ -208,6 +209,34 @@ def test_what_an_acquisition_costs_is_told_by_part_and_what_it_must_still_bring_
         held.capital_usd * 0.05 * years, abs=held.num_nodes
     )
     assert held.left_usd == pytest.approx(held.capital_usd * (1 - years / 4), abs=held.num_nodes)
+
+
+@pytest.mark.parametrize(
+    ("terms", "named"),
+    [
+        ({"lifetime_years": 2}, "ownership.lifetime_years (2)"),
+        ({"lifetime_years": 4, "network_lifetime_years": 2}, "ownership.network_lifetime_years (2)"),
+        ({"lifetime_years": 2, "depreciation": "economic"}, None),
+        ({"lifetime_years": 3}, None),
+    ],
+)
+def test_nodes_that_are_held_beyond_their_life_are_told(terms: dict[str, object], named: str | None) -> None:
+    bought, own = {**BUY, "first_delivery_day": 0}, Ownership.model_validate(terms)
+    at_once, late, none = (
+        life_notes(fleet_with(offer(rent=RENT, buy=buy), horizon_days=3 * 365.25), own)
+        for buy in (bought, {**bought, "first_delivery_day": 730.5}, None)
+    )
+    assert [note.partition(":")[0] for note in at_once] == (
+        [f"Bought nodes can be held for 3.00 years, longer than {named}"] if named else []
+    )
+    assert late == none == ()
+
+
+def test_a_plan_tells_that_nodes_are_held_beyond_their_life() -> None:
+    terms = {"lifetime_years": 0.1}
+    fleet = fleet_with(offer(rent=RENT, buy=BUY), ownership=terms)
+    (note,) = life_notes(fleet, Ownership.model_validate(terms))
+    assert note in plan_purchase(fleet).notes
 
 
 def test_reserved_nodes_cost_rent_alone_and_leave_nothing() -> None:
