@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from objectives.cost import storage_usd
 from objectives.usage import Usage, num_held_gpus
 from planner.input.yaml_text import read_document
 from planner.job.file import parse_job
+from planner.job.sites import PROFILES
 from planner.purchase.fleet import Fleet, FleetJob, FleetOffer
 from simulator.domain.hardware import Storage
 from simulator.domain.job import Job, Objective
@@ -127,7 +129,7 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     replaced: dict[str, object] = {
         "name": job.name,
         "offers": [{**hardware, "num_gpus": {"min": 1, "max": MOST_GPUS}, **_search_terms(offer)}],
-        "site": fleet.site,
+        "site": _site_for(fleet, job, folder),
         "ownership": fleet.ownership,
         "objectives": [objective.value for objective in OBJECTIVES],
     }
@@ -139,6 +141,22 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     sized = found.model_copy(update={"num_gpus": GpuRange(min=size, max=most)})
     limits = parsed.limits.model_copy(update={"budget_usd": None, "budget_probability": None})
     return parsed.model_copy(update={"offers": (sized,), "limits": limits})
+
+
+def _site_for(fleet: Fleet, job: FleetJob, folder: Path) -> object:
+    """The fleet's site with the paths of its profiles as they are from where those of a job start."""
+    if not isinstance(fleet.site, Mapping):
+        return fleet.site
+    start = _folder(job, folder).resolve()
+    files = {
+        name: path for name in PROFILES if isinstance(path := fleet.site.get(name), str) and path.strip()
+    }
+    moved = {
+        name: os.path.relpath((folder / path).resolve(), start)
+        for name, path in files.items()
+        if not Path(path).is_absolute()
+    }
+    return {**fleet.site, **moved}
 
 
 def _search_terms(offer: FleetOffer) -> dict[str, float]:

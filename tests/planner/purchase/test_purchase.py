@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -270,6 +271,21 @@ def test_runs_on_nodes_that_are_taken_back_take_longer() -> None:
     fleet = fleet_with(offer(rent=spot))
     taken = job_on(fleet, fleet.jobs[0], fleet.offers[0], Path()).offers[0]
     assert taken.interruptions_per_1000_node_days == 500
+
+
+def test_the_profile_of_a_site_is_a_file_beside_the_fleet_wherever_its_jobs_are(tmp_path: Path) -> None:
+    hours = [f"2025-01-01T{hour:02}:00:00,{100 * (1 + hour % 3)}" for hour in range(24)]
+    (tmp_path / "grid.csv").write_text("\n".join(["timestamp,g/kWh", *hours]))
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "job.yaml").write_text(json.dumps(JOBS[0]["job"]))
+    beside = [{**JOBS[0], "job": "jobs/job.yaml"}]
+    site = {"region": "us-iowa", "grid_profile": "grid.csv"}
+    fleet = fleet_with(offer(rent=RENT), jobs=beside, site=site)
+    job = job_on(fleet, fleet.jobs[0], fleet.offers[0], tmp_path)
+    assert job.site.grid_kgco2e_per_kwh == pytest.approx(0.2)
+    missing = fleet.model_copy(update={"site": {**site, "grid_profile": "none.csv"}})
+    with pytest.raises(InputError, match=r"'\.\./none\.csv': cannot be read"):
+        job_on(missing, fleet.jobs[0], fleet.offers[0], tmp_path)
 
 
 def test_nodes_that_are_taken_back_are_an_offer_of_their_own() -> None:
