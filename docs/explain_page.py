@@ -114,7 +114,8 @@ Durations are expected ones: leave slack before a hard deadline, or give the job
 **Carbon** is shared like costs. Nodes that are bought or reserved emit for as long as they are held, used or not: their share
 of manufacturing nodes, network and building, by hours held over hours of life, and the electricity of idle nodes. A run adds
 the electricity above that, its storage and the accelerators that failures destroy. On rented nodes a run emits what
-`capplan simulate` gives for it at the fleet's site, with the share of their idle time that `utilization_fraction` sets.
+`capplan simulate` gives for it at the fleet's site, with the share of their idle time that `utilization_fraction` sets. Hourly
+profiles of the site count with their mean, in carbon and in cost.
 
 **What is proven.** `optimal` means that no plan over these candidates costs less. `feasible` means that the effort ended
 first; `gap_fraction` then bounds the share of its cost that a cheaper plan could save. The all-rented and all-bought plans are

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from planner.job.in_short import in_short
+from planner.job.sites import PROFILES
 from planner.notes.price_notes import far_node_price, far_rent
 from planner.purchase.fleet import Fleet, FleetLimits, FleetOffer
 from planner.purchase.plan import ScheduledRun
@@ -95,6 +96,7 @@ def notes_of(fleet: Fleet, folder: Path) -> tuple[str, ...]:
     return (
         *_budgets(fleet, folder),
         *_idle_shares(fleet),
+        *_profiles(fleet),
         *_far_prices(fleet),
         *_late_offers(fleet),
         *_long_terms(fleet),
@@ -122,6 +124,13 @@ def _idle_shares(fleet: Fleet) -> Iterator[str]:
             f"ownership.utilization_fraction ({share}) is ignored except for the carbon of rented nodes: bought nodes count "
             "for every hour from their delivery, used or not"
         )
+
+
+def _profiles(fleet: Fleet) -> Iterator[str]:
+    """Hourly figures of the site, of which a plan takes the mean."""
+    given = fleet.site if isinstance(fleet.site, Mapping) else {}
+    if names := [f"site.{name}" for name in PROFILES if given.get(name) is not None]:
+        yield f"{' and '.join(names)} {'count' if len(names) > 1 else 'counts'} with the mean of all hours, whenever jobs run"
 
 
 def _far_prices(fleet: Fleet) -> Iterator[str]:

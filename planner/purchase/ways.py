@@ -140,7 +140,9 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     most = size * min(offer.max_nodes, MOST_GPUS // size)
     sized = found.model_copy(update={"num_gpus": GpuRange(min=size, max=most)})
     limits = parsed.limits.model_copy(update={"budget_usd": None, "budget_probability": None})
-    return parsed.model_copy(update={"offers": (sized,), "limits": limits})
+    # Which hours a run meets is decided by the plan: they count with their mean, which is the flat figure.
+    site = parsed.site.model_copy(update=dict.fromkeys(PROFILES))
+    return parsed.model_copy(update={"offers": (sized,), "limits": limits, "site": site})
 
 
 def _site_for(fleet: Fleet, job: FleetJob, folder: Path) -> object:

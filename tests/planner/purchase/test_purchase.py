@@ -273,6 +273,17 @@ def test_runs_on_nodes_that_are_taken_back_take_longer() -> None:
     assert taken.interruptions_per_1000_node_days == 500
 
 
+def test_hours_of_a_site_count_with_their_mean_whenever_a_job_runs() -> None:
+    # A run from midsummer on would meet a fifth of the grid that one from midwinter on meets.
+    swinging = {"region": "us-iowa", "grid_profile": {"mean": 0.3, "yearly_amplitude": 0.2}}
+    flat = {"region": "us-iowa", "grid_kgco2e_per_kwh": 0.3}
+    by_hour, by_mean = (plan_purchase(fleet_with(offer(rent=RENT), site=site)) for site in (swinging, flat))
+    assert by_hour.carbon_kgco2e == pytest.approx(by_mean.carbon_kgco2e, rel=1e-9)
+    (note,) = notes_on(offer(rent=RENT), site=swinging)
+    assert note == "site.grid_profile counts with the mean of all hours, whenever jobs run"
+    assert notes_on(offer(rent=RENT), site=flat) == ()
+
+
 def test_the_profile_of_a_site_is_a_file_beside_the_fleet_wherever_its_jobs_are(tmp_path: Path) -> None:
     hours = [f"2025-01-01T{hour:02}:00:00,{100 * (1 + hour % 3)}" for hour in range(24)]
     (tmp_path / "grid.csv").write_text("\n".join(["timestamp,g/kWh", *hours]))
