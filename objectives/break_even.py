@@ -2,7 +2,8 @@
 
     saved (1 - (1 + r)^-t) / r = outlay        t in years, r the cost of capital; saved t = outlay without interest
 
-The saving of a year is the rent for the share of it in which the cluster is used, less what owners pay all year long.
+The saving of a year is the rent for the share of it in which the cluster is used, less what owners pay all year long. A
+landlord who takes nodes back takes them from renters alone, whose runs are longer by that.
 Storage bought for the run is paid for either way, so it is not part of the outlay.
 
 The outlay is the price of the nodes, less the present value of their sale at the end of their life. For parts with another
@@ -52,20 +53,30 @@ class RentOrOwn:
     """Calendar months at the job's utilisation after which a purchase has paid off; infinite where it never does."""
 
 
-def rent_or_own(job: Job, plans: PlanTable, usage: Usage) -> RentOrOwn:
+def rent_or_own(job: Job, plans: PlanTable, usage: Usage, owned: Usage | None = None) -> RentOrOwn:
     """Returns what each design costs rented and owned, and when a purchase pays off.
 
     Prices are the offer's own, else those that it names for comparison, else the catalogue's price of the node.
+
+    Args:
+        job: the job.
+        plans: `(n,)` designs.
+        usage: what they use.
+        owned: what they use on nodes that no landlord takes back; left out: the same.
     """
+    owned = owned or usage
     rents = np.array([rent_of(offer) for offer in job.offers])[plans.offer]
     nodes = np.array([node_price_of(offer) for offer in job.offers])[plans.offer]
     rent, node = np.nan_to_num(rents), np.nan_to_num(nodes)
-    saved = _rent_usd_per_year(job, plans, rent) - running_usd_per_year(job, plans, usage, node)
+    # Who rents pays for the same work, which takes longer where nodes are taken back.
+    is_finite = np.isfinite(usage.wall_s) & np.isfinite(owned.wall_s)
+    longer = np.where(is_finite, usage.wall_s, np.nan) / np.where(is_finite, owned.wall_s, 1.0)
+    saved = _rent_usd_per_year(job, plans, rent) * longer - running_usd_per_year(job, plans, owned, node)
     rented = rent_cost(job, plans, usage, rent) + storage_usd(job, usage)
-    months = payback_months(job.ownership, outlay_usd(job, plans, usage, node), saved)
+    months = payback_months(job.ownership, outlay_usd(job, plans, owned, node), saved)
     return RentOrOwn(
         rent_usd=np.where(np.isnan(rents), np.nan, rented),
-        own_usd=np.where(np.isnan(nodes), np.nan, total(owned_parts(job, plans, usage, node).values())),
+        own_usd=np.where(np.isnan(nodes), np.nan, total(owned_parts(job, plans, owned, node).values())),
         break_even_months=np.where(np.isnan(rents + nodes), np.nan, months),
     )
 

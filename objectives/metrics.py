@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from objectives.break_even import rent_or_own
+from objectives.input_table import INTERRUPTION_RATE
+from objectives.moved_designs import moved_designs
 from objectives.scores import ScoreTable
 from objectives.usage import Usage
 from simulator.domain.job import Job
@@ -39,7 +41,7 @@ class MetricTable(Table):
     rent_usd: Floats
     """The design rented,"""
     own_usd: Floats
-    """and bought."""
+    """and bought, so that no landlord takes nodes back."""
     break_even_months: Floats
     """Calendar months at the job's utilisation after which a purchase has paid for itself, interest included; infinite
     where it has not by the end of the nodes' life."""
@@ -50,7 +52,7 @@ def metrics(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) 
     workload = job.workload
     million_tokens = workload.tokens / MEGA
     flop = workload.tokens * trained_flop_per_token(workload)
-    both = rent_or_own(job, plans, Usage.of(outcomes))
+    both = rent_or_own(job, plans, Usage.of(outcomes), _owned(job, plans, outcomes))
     return MetricTable(
         usd_per_million_tokens=scores.cost_usd / million_tokens,
         usd_per_effective_pflop_hour=scores.cost_usd / (flop / (PETA * HOUR)),
@@ -65,3 +67,10 @@ def metrics(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) 
         own_usd=both.own_usd,
         break_even_months=both.break_even_months,
     )
+
+
+def _owned(job: Job, plans: PlanTable, outcomes: Outcomes) -> Usage:
+    """What designs use on nodes of their own, which no landlord takes back."""
+    if any(offer.interruptions_per_1000_node_days for offer in job.offers):
+        _, outcomes = moved_designs(job, plans, outcomes, INTERRUPTION_RATE, 0.0)
+    return Usage.of(outcomes)

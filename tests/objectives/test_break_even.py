@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from constraints.evaluation import evaluate
 from objectives.break_even import outlay_usd, payback_months, rent_or_own
 from objectives.cost import cost_parts
+from objectives.metrics import metrics
 from objectives.usage import Usage
 from simulator.domain.job import Job
 from simulator.domain.ownership import Ownership
 from simulator.table import total
 from tests.objectives.test_cost import PLANS, SITE, usage
-from tests.support import H100_BOUGHT, H100_RENTED, job_with
+from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
 
 FREE_OF_INTEREST = {
     "facility_usd_per_w": 0.0,
@@ -165,3 +167,24 @@ def test_buying_pays_exactly_where_owning_costs_less_than_renting(
     difference = (compared.rent_usd - compared.own_usd)[0]
     if abs(difference) > 1e-6 * compared.rent_usd[0]:
         assert np.isfinite(compared.break_even_months[0]) == (difference > 0)
+
+
+@pytest.mark.parametrize(("rent", "does_pay"), [(0.5, False), (1.5, True)])
+def test_nodes_that_are_bought_are_not_taken_back_as_spot_ones_are(rent: float, *, does_pay: bool) -> None:
+    spot = {**H100_RENTED, "rent_usd_per_gpu_hour": rent, "interruptions_per_1000_node_days": 600.0}
+    plans = plans_with({"num_gpus": 64})
+    asked, bought = (
+        job_with(offer, workload={"tokens": 1e12})
+        for offer in (
+            {**spot, "other_purchase_usd_per_node": 270e3},
+            {**H100_BOUGHT, "purchase_usd_per_node": 270e3},
+        )
+    )
+    result, owned = evaluate(asked, plans), evaluate(bought, plans)
+    found = metrics(asked, plans, result.outcomes, result.scores)
+    assert result.scores.time_to_train_s[0] > 1.1 * owned.scores.time_to_train_s[0]
+    assert found.rent_usd[0] == pytest.approx(result.scores.cost_usd[0], rel=1e-12)
+    assert found.own_usd[0] == pytest.approx(owned.scores.cost_usd[0], rel=1e-12)
+    # It pays where owning costs less than renting, though the rented run is longer.
+    assert (found.own_usd[0] < found.rent_usd[0]) == does_pay
+    assert np.isfinite(found.break_even_months[0]) == does_pay
