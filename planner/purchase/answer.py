@@ -29,7 +29,7 @@ from planner import __version__
 from planner.input.arguments import check_kind, check_seed, path_given
 from planner.notes.cooling_note import cooling_notes
 from planner.purchase.fleet import Fleet, FleetLimits
-from planner.purchase.notes import life_notes, notes_of, power_notes, slack_notes
+from planner.purchase.notes import life_notes, notes_of, power_notes, scope_notes, slack_notes
 from planner.purchase.plan import Acquisition, BindingRule, PurchasePlan, ScheduledRun
 from planner.purchase.prices import NodePrices, node_prices, prices_by_size
 from planner.purchase.problem import PooledProblem, pooled_problem
@@ -111,6 +111,7 @@ def _plan(
         notes=(
             *notes_of(fleet, question.folder),
             *life_notes(fleet, question.jobs[0][0].ownership),
+            *scope_notes(question.jobs[0]),
             *power_notes(fleet.limits, (pool.idle_w_per_node for pool in problem.pools if pool.kind == "bought")),
             *slack_notes(runs),
             *cooling_notes([question.site]),

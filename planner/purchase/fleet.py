@@ -137,8 +137,9 @@ class FleetJob(Record):
     name: str = Field(min_length=1, max_length=100)
     """Name in the answer."""
     job: str | dict[str, object]
-    """A job as in a job file, or the path of one, relative to this file. Its offers and site are replaced by the fleet's,
-    its objectives by time, cost and energy; its limits hold for its own run, but for its budget."""
+    """A job as in a job file, or the path of one, relative to this file. Its offers, site and ownership are replaced by the
+    fleet's, its objectives by time, cost and energy; its limits hold for its own run, but for its budget. The carbon_scope of
+    the first job is that of nodes that are bought or reserved."""
     earliest_start_day: NonNegativeFloat = 0.0
     """Day before which it cannot start."""
     deadline_day: PositiveFloat

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from planner.job.in_short import in_short
@@ -14,6 +14,7 @@ from planner.purchase.plan import ScheduledRun
 from planner.purchase.ways import document_of
 from planner.text import human
 from simulator import catalog
+from simulator.domain.job import Job
 from simulator.domain.ownership import Depreciation, Ownership
 from simulator.units import DAY, YEAR
 
@@ -86,6 +87,20 @@ def life_notes(fleet: Fleet, ownership: Ownership) -> tuple[str, ...]:
     return (note,)
 
 
+def scope_notes(jobs: Sequence[Job]) -> tuple[str, ...]:
+    """Returns a note if jobs count the making of different parts, though they share nodes.
+
+    Args:
+        jobs: the jobs of a fleet on one of its offers.
+    """
+    first, *others = jobs
+    if all(job.carbon_scope == first.carbon_scope for job in others):
+        return ()
+    return (
+        f"The jobs differ in carbon_scope: of nodes that are bought or reserved, what {first.name} counts is counted.",
+    )
+
+
 def notes_of(fleet: Fleet, folder: Path) -> tuple[str, ...]:
     """Returns the sentences.
 
@@ -95,6 +110,7 @@ def notes_of(fleet: Fleet, folder: Path) -> tuple[str, ...]:
     """
     return (
         *_budgets(fleet, folder),
+        *_ownerships(fleet, folder),
         *_idle_shares(fleet),
         *_profiles(fleet),
         *_far_prices(fleet),
@@ -114,6 +130,14 @@ def _budgets(fleet: Fleet, folder: Path) -> Iterator[str]:
                 f"{job.name}: limits.budget_usd = {in_short(budget)} of the job is ignored; limits.budget_usd of the fleet "
                 "limits the cost of all jobs"
             )
+
+
+def _ownerships(fleet: Fleet, folder: Path) -> Iterator[str]:
+    """Terms of ownership of single jobs, of which the fleet has its own."""
+    for job in fleet.jobs:
+        terms = document_of(job, folder).get("ownership")
+        if terms and terms != fleet.ownership:
+            yield f"{job.name}: ownership of the job is ignored; ownership of the fleet holds for all jobs"
 
 
 def _idle_shares(fleet: Fleet) -> Iterator[str]:

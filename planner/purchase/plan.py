@@ -148,9 +148,9 @@ class PurchasePlan(Record):
     num_designs: dict[str, int]
     """Considered designs of each job, over all offers, including those that a limit rules out."""
     notes: tuple[str, ...] = ()
-    """Inputs of the fleet that the plan ignores, or may read differently than intended: budgets of single jobs, offers after
-    the last deadline, accelerators in several offers, nodes that are held beyond their life, runs that end just before their
-    deadlines."""
+    """Inputs of the fleet that the plan ignores, or may read differently than intended: budgets and ownership of single jobs,
+    offers after the last deadline, accelerators in several offers, nodes that are held beyond their life, runs that end just
+    before their deadlines."""
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
         """Shows a plan in a few lines, for example in notebooks; `model_dump()` has every field."""

@@ -273,6 +273,26 @@ def test_runs_on_nodes_that_are_taken_back_take_longer() -> None:
     assert taken.interruptions_per_1000_node_days == 500
 
 
+def test_terms_of_single_jobs_that_those_of_the_fleet_replace_are_told() -> None:
+    own = {"lifetime_years": 2}
+    owning = [with_sections(JOBS[0], ownership=own), JOBS[1]]
+    (note,) = notes_on(offer(rent=RENT), jobs=owning)
+    assert note == "first: ownership of the job is ignored; ownership of the fleet holds for all jobs"
+    assert notes_on(offer(rent=RENT), jobs=owning, ownership=own) == ()
+
+
+def test_jobs_that_count_different_parts_of_what_is_made_are_told() -> None:
+    wide = with_sections(JOBS[0], carbon_scope={"network": True, "building": True})
+    first, second = (
+        plan_purchase(fleet_with(offer(reserve={**RESERVE, "term_days": 100}), jobs=jobs))
+        for jobs in ([wide, JOBS[1]], [JOBS[1], wide])
+    )
+    assert first.carbon_kgco2e > second.carbon_kgco2e
+    for plan, name in ((first, "first"), (second, "second")):
+        assert any(f"what {name} counts is counted" in note for note in plan.notes)
+    assert not any("carbon_scope" in note for note in rented().notes)
+
+
 def test_hours_of_a_site_count_with_their_mean_whenever_a_job_runs() -> None:
     # A run from midsummer on would meet a fifth of the grid that one from midwinter on meets.
     swinging = {"region": "us-iowa", "grid_profile": {"mean": 0.3, "yearly_amplitude": 0.2}}
