@@ -108,7 +108,9 @@ def _payback(job: Job, chosen: Evaluation, old_job: Job, old: Evaluation) -> str
     saved_kg = (old.scores.operational_kgco2e - chosen.scores.operational_kgco2e) / years
     saved_usd = (_running_usd(old_job, old, old_usage) - _running_usd(job, chosen, usage)) / years
     outlay = outlay_usd(job, chosen.plans, usage, _node_prices(job, chosen))
-    in_carbon = _years_until(total(made_kgco2e(job, chosen.plans).values()), saved_kg) * MONTHS_PER_YEAR
+    # Storage is the run's, whichever fleet it has.
+    made_kg = total(kg for part, kg in made_kgco2e(job, chosen.plans).items() if part != "storage")
+    in_carbon = _years_until(made_kg, saved_kg) * MONTHS_PER_YEAR
     in_money = payback_months(job.ownership, outlay, saved_usd)
     is_bought = job.offers[int(chosen.plans.offer[0])].purchase_usd_per_node is not None
     price = "its price" if is_bought else "its price, if bought,"

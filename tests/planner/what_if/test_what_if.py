@@ -285,8 +285,12 @@ class TestCases:
         assert case.energy_kwh < free.energy_j[0] / 3.6e6
         assert case.time_to_train_days > free.time_to_train_s[0] / 86_400
 
-    def test_a_refresh_pays_for_its_making_by_what_it_saves(self) -> None:
-        job = job_with(H100_RENTED, A100_RENTED, what_if={"refresh_from": "a100-sxm4-80gb"})
+    @pytest.mark.parametrize(
+        "sections", [{}, {"storage": {"capacity_bytes": 1e15}, "carbon_scope": {"storage": True}}]
+    )
+    def test_a_refresh_pays_for_its_making_by_what_it_saves(self, sections: dict[str, object]) -> None:
+        # The run has its storage with either fleet.
+        job = job_with(H100_RENTED, A100_RENTED, what_if={"refresh_from": "a100-sxm4-80gb"}, **sections)
         case = case_of(job, "going on with a100-sxm4-80gb")
         new, old = (
             chosen_of(job),
