@@ -109,18 +109,13 @@ def _committed_s(job: Job, plans: PlanTable) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class Purchase:
-    """What owners pay at the start, USD `(n,)`, without storage. Only nodes can be resold."""
+    """What a cluster costs when it is new, USD `(n,)`, without storage. Only nodes can be resold."""
 
     nodes: Floats
     node_installation: Floats
     network: Floats
     network_installation: Floats
     facility: Floats
-
-    @property
-    def at_once(self) -> Floats:
-        """Nodes and network, installed: what must be paid before anything runs if the building already exists."""
-        return np.asarray(self.nodes + self.node_installation + self.network + self.network_installation)
 
 
 def purchase(job: Job, plans: PlanTable, peak_power_w: Floats, usd_per_node: Floats) -> Purchase:
@@ -136,6 +131,15 @@ def purchase(job: Job, plans: PlanTable, peak_power_w: Floats, usd_per_node: Flo
         network_installation=own.installation_fraction * network,
         facility=own.facility_usd_per_w * peak_power_w / offers.peak_power_usage_effectiveness,
     )
+
+
+def up_front_usd(own: Ownership, price: Purchase) -> Floats:
+    """Returns what must be paid before anything runs if the building already exists, `(n,)`: nodes and network, installed.
+
+    Nodes that have an age cost what they are worth today.
+    """
+    nodes = value_today_usd(own, price.nodes) + price.node_installation
+    return np.asarray(nodes + price.network + price.network_installation)
 
 
 def written_off_usd_per_year(own: Ownership, price: Purchase) -> dict[str, Floats]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from objectives.cost import purchase
+from objectives.cost import purchase, up_front_usd
 from planner.recommended.recommendation import Design
 from planner.text import human
 from simulator.domain.job import Job
@@ -25,10 +25,11 @@ def purchase_notes(job: Job, design: Design) -> list[str]:
         return []
     plans, peak_power_w = PlanTable.from_plans([design.plan]), np.array([design.peak_power_w])
     bought = purchase(job, plans, peak_power_w, np.array([price.mid]))
+    paid = human.dollars(up_front_usd(job.ownership, bought)[0])
     held = " and spares" if design.plan.num_spare_nodes else ""
     budget = ", and limits.budget_usd applies to that share only" if job.limits.budget_usd is not None else ""
     note = (
-        f"Buying takes {human.dollars(bought.at_once[0])} up front, for nodes{held}, network and installation, and "
+        f"Buying takes {paid} up front, for nodes{held}, network and installation, and "
         f"{human.dollars(bought.facility[0])} more if building, power and cooling must still be built. The cost of the "
         f"run is only the share of this that the run uses up{budget}. To plan purchases for several jobs with limited "
         "capital, use capplan purchase (limits.capital_usd)."

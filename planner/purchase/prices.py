@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from objectives.carbon import embodied_parts
-from objectives.cost import MONTH, left_usd, owned_parts, purchase
+from objectives.cost import MONTH, left_usd, owned_parts, purchase, up_front_usd
 from objectives.usage import Usage
 from planner.purchase.fleet import FleetOffer
 from planner.purchase.ways import used_always
@@ -141,7 +141,7 @@ def node_prices(job: Job, offer: FleetOffer, num_nodes: int) -> NodePrices:
         gpus=job.offers[0].node.num_accelerators,
         most_nodes=num_nodes,
         owned_parts_usd=owned_parts_usd,
-        capital_usd=float(bought.at_once[0]) / num_nodes,
+        capital_usd=float(up_front_usd(bare.ownership, bought)[0]) / num_nodes,
         left_usd=lambda hours: float(left_usd(bare.ownership, bought, hours * HOUR / YEAR)[0]) / num_nodes,
         staff_usd_per_year=bare.ownership.staff_usd_per_year,
         idle_w=float(phase_power(bare, plans, offers).idle_w[0]) / num_nodes,

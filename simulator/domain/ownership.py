@@ -33,7 +33,7 @@ class Ownership(Record):
     economic_loss_per_year: float = Field(default=0.32, gt=0, le=5)
     """Rate at which the value of nodes decays under `economic` depreciation (Epoch AI: 0.14 orders of magnitude a year)."""
     age_years: float = Field(default=0.0, ge=0, le=100)
-    """Age of the nodes at the start of the run, under `economic` depreciation."""
+    """Age of the nodes at the start of the run, under `economic` depreciation; prices of nodes are those of new ones."""
     residual_fraction: float = Field(default=0.0, ge=0, lt=1)
     """Share of the nodes' price that a sale returns at the end of their life, under `straight_line` depreciation; nothing else
     that is bought has a second-hand market."""

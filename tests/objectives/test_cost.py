@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from objectives.break_even import rent_or_own
-from objectives.cost import COST_PARTS, affordable_s, cost_parts, left_usd, purchase
+from objectives.cost import COST_PARTS, affordable_s, cost_parts, left_usd, purchase, up_front_usd
 from objectives.scores import EMBODIED_PARTS, score
 from objectives.usage import Usage
 from simulator.domain.hourly import HourlyProfile
@@ -94,6 +94,16 @@ class TestOwning:
         price = purchase(job, PLANS, np.array([25e3]), np.array([300e3]))
         assert float(left_usd(job.ownership, price, 1.0)[0]) == pytest.approx(900e3 * math.exp(-1.0))
 
+    @pytest.mark.parametrize("age_years", [0.0, 2.0])
+    def test_what_is_paid_up_front_is_what_is_used_up_and_what_is_left(self, age_years: float) -> None:
+        terms = {"depreciation": "economic", "age_years": age_years, "installation_fraction": 0.1}
+        job = owned({**terms, "capital_cost_fraction_per_year": 0.0, "utilization_fraction": 1.0})
+        price = purchase(job, PLANS, np.array([25e3]), np.array([300e3]))
+        paid = float(up_front_usd(job.ownership, price)[0])
+        assert paid == pytest.approx(900e3 * (math.exp(-0.32 * age_years) + 0.1) + 1.1 * price.network[0])
+        left = float(left_usd(job.ownership, price, 1.0)[0])
+        assert part(job, "capital_usd", usage(hours=8766.0)) + left == pytest.approx(paid)
+
     def test_economic_depreciation_follows_the_market_price(self) -> None:
         # Epoch AI: 0.14 orders of magnitude a year, ln(10) 0.14 = 0.32236; after a year 10^-0.14 = 0.72444 is left.
         rate = {"depreciation": "economic", "economic_loss_per_year": 0.14 * math.log(10)}
@@ -160,7 +170,7 @@ class TestOwning:
         # Three nodes at 300,000 USD and 24 ports at 1,000 USD; installing costs a tenth.
         job = with_ports(owned({"installation_fraction": 0.1, "facility_usd_per_w": 10.0}), 1000.0)
         price = purchase(job, PLANS, np.array([25e3]), np.array([300e3]))
-        assert price.at_once == pytest.approx(1.1 * (900e3 + 24e3))
+        assert up_front_usd(job.ownership, price) == pytest.approx(1.1 * (900e3 + 24e3))
 
     def test_the_network_has_a_life_of_its_own(self) -> None:
         job = with_ports(owned({"network_lifetime_years": 10.0}), 1000.0)

@@ -9,6 +9,7 @@ import pytest
 from constraints.evaluation import evaluate
 from planner import simulate_plan
 from planner.notes.cautions import cautions_on_answer
+from planner.text import human
 from simulator.domain.plan import PlanTable
 from tests.support import H100_BOUGHT, H100_RENTED, job_with
 
@@ -62,3 +63,9 @@ def test_a_budget_bounds_only_the_share_of_the_run() -> None:
 
 def test_rent_takes_nothing_at_once() -> None:
     assert notes_of(H100_RENTED, limits={"budget_usd": 1e6}) == []
+
+
+def test_nodes_that_have_an_age_are_paid_at_what_they_are_worth() -> None:
+    # Four nodes of 300,000 dollars when new, exp(-0.32 x 2) of it two years later; one tier of switches, new.
+    (note,) = notes_of(H100_BOUGHT, ownership={"depreciation": "economic", "age_years": 2})
+    assert f"Buying takes {human.dollars(4 * (300e3 * 0.5273 + 8 * 2100))} up front" in note
