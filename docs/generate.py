@@ -123,11 +123,12 @@ capplan sweep examples/studies/cluster-size-and-checkpointing.yaml --output rows
 ```
 
 At each size, capplan takes the layout with the shortest step that fits the memory, and spares that suffice for 99 of 100
-failures. The rows of one size therefore differ only in how they save. If a scheme is impossible with this layout, such as
-`replica_ft` under ZeRO-3, it runs on the fastest layout of the search that supports it and whose main memory holds its saves.
-If there is none, its rows have no figures, and `broken_constraint` names [what rules out all layouts](constraints.md). Limits
-of the job are not applied: a sweep shows everything. Of several offers, the fastest at a size is taken, and named; to compare
-accelerators, sweep a job for each.
+failures, as far as `max_nodes` of the offer leaves any. The rows of one size therefore differ only in how they save. If a
+scheme is impossible with this layout, such as `replica_ft` under ZeRO-3, it runs on the fastest layout of the search that
+supports it and whose main memory holds its saves. If there is none, its rows have no figures, and `broken_constraint` names
+[what rules out all layouts](constraints.md). Limits of the job are not applied: a sweep shows everything. Of several offers,
+the fastest at a size is taken, and named; to compare accelerators, sweep a job for each. A size above the `max_nodes` of every
+offer is refused.
 
 For every size and scheme, the terminal shows the largest goodput and the interval that reaches it. `*` marks schemes on
 another layout, and `-`, with the reason, schemes that no layout supports. Below the tables it tells [how well the steps are

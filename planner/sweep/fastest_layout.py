@@ -20,6 +20,8 @@ from simulator.domain.job import Job
 from simulator.domain.limits import Limits
 from simulator.domain.offer import GpuRange
 from simulator.domain.plan import CheckpointScheme, PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.run.interruptions import most_nodes
 from simulator.simulate import steps_and_memory
 from simulator.table import Floats, Integers
 
@@ -35,12 +37,13 @@ def fastest_layout(
     """Returns the layout of the shortest step of all, with sufficient spares, one row; `None` where none fits the memory.
 
     Args:
-        job: the job.
+        job: the job; offers that have too few nodes for their size are left out.
         scheme: how it saves; only layouts that can save so count.
         fits_hosts: whether saves, and what is offloaded, have to fit the main memory, too.
     """
     job = _with_fast_knobs(job, scheme)
     designs = cross_run_knobs(job, enumerate_layouts(job))
+    designs = designs.take(_nodes(job, designs) <= most_nodes(job)[designs.offer])
     rows = _fastest_rows(
         job,
         designs,
@@ -75,6 +78,11 @@ def with_sizes(job: Job, sizes: Sequence[int]) -> Job:
     reach = GpuRange(min=min(sizes), max=max(sizes))
     offers = tuple(offer.model_copy(update={"num_gpus": reach}) for offer in job.offers)
     return job.model_copy(update={"offers": offers})
+
+
+def _nodes(job: Job, designs: PlanTable) -> Floats:
+    """Nodes that each design trains on, `(n,)`."""
+    return np.asarray(np.ceil(designs.num_gpus / OfferTable.from_job(job).gpus_per_node[designs.offer]))
 
 
 def _with_fast_knobs(job: Job, scheme: CheckpointScheme = CheckpointScheme.ASYNC) -> Job:

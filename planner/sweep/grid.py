@@ -51,7 +51,7 @@ class Sweep(Filed):
     axes: dict[str, tuple[object, ...]] = Field(default={})
     """Fields of the job, written as for `--set`, and the values that each one takes."""
     num_gpus: tuple[Annotated[PositiveInt, Field(le=MOST_GPUS)], ...] = Field(min_length=1)
-    """Sizes of the cluster; every offer is tried at every size."""
+    """Sizes of the cluster; every offer that has as many nodes is tried at every size."""
     checkpoint_schemes: tuple[CheckpointScheme, ...] = Field(min_length=1)
     """Checkpoint schemes."""
     calibration: str | None = None
@@ -112,7 +112,7 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
     for values in product(*sweep.axes.values()):
         axes = dict(zip(sweep.axes, values, strict=True))
         job = tried.job(axes, job_with)
-        _refuse_partial_nodes(sweep, job)
+        _refuse_sizes(sweep, job)
         for num_gpus in sweep.num_gpus:
             sized = with_sizes(job, [num_gpus])
             yield _point(axes, sized, sweep)
@@ -135,18 +135,29 @@ def _job(sweep: Sweep, folder: Path, axes: Axes) -> Job:
     return without_interval(job).model_copy(update={"limits": Limits()})
 
 
-def _refuse_partial_nodes(sweep: Sweep, job: Job) -> None:
-    """Raises `InputError` if a size is not a multiple of the accelerators of any node on offer."""
-    nodes = sorted({offer.node.num_accelerators for offer in job.offers})
-    problems = []
-    for index, size in enumerate(sweep.num_gpus):
-        if all(size % node for node in nodes):
-            near = {node * count for node in nodes for count in (size // node, size // node + 1)} - {0}
-            nearest = ", ".join(map(str, sorted(near)))
-            rule = f"must be a multiple of a node's {' or '.join(map(str, nodes))} accelerators; nearest: {nearest}"
-            problems.append(Problem(path=f"num_gpus[{index}]", value=str(size), rule=rule))
+def _refuse_sizes(sweep: Sweep, job: Job) -> None:
+    """Raises `InputError` if no offer can have a size: whole nodes, and as many as there are."""
+    problems = [
+        Problem(path=f"num_gpus[{index}]", value=str(size), rule=rule)
+        for index, size in enumerate(sweep.num_gpus)
+        if (rule := _why_none_has(job, size))
+    ]
     if problems:
         raise InputError(problems, sweep.name)
+
+
+def _why_none_has(job: Job, size: int) -> str:
+    """The rule by which no offer can have a size; empty if some offer can."""
+    whole = [offer for offer in job.offers if size % offer.node.num_accelerators == 0]
+    if not whole:
+        nodes = sorted({offer.node.num_accelerators for offer in job.offers})
+        near = {node * count for node in nodes for count in (size // node, size // node + 1)} - {0}
+        nearest = ", ".join(map(str, sorted(near)))
+        return f"must be a multiple of a node's {' or '.join(map(str, nodes))} accelerators; nearest: {nearest}"
+    held = [offer.node.num_accelerators * (offer.max_nodes or size) for offer in whole]
+    if max(held) < size:
+        return f"must not exceed the accelerators that there are in the max_nodes of an offer: {max(held):,}"
+    return ""
 
 
 def _point(axes: Mapping[str, object], job: Job, sweep: Sweep) -> SweepPoint:
