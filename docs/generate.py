@@ -128,7 +128,7 @@ scheme is impossible with this layout, such as `replica_ft` under ZeRO-3, it run
 supports it and whose main memory holds its saves. If there is none, its rows have no figures, and `broken_constraint` names
 [what rules out all layouts](constraints.md). Limits of the job are not applied: a sweep shows everything. Of several offers,
 the fastest at a size is taken, and named; to compare accelerators, sweep a job for each. A size above the `max_nodes` of every
-offer is refused.
+offer is refused, and so is a value of an axis that gives the same designs as another one, such as of a limit.
 
 For every size and scheme, the terminal shows the largest goodput and the interval that reaches it. `*` marks schemes on
 another layout, and `-`, with the reason, schemes that no layout supports. Below the tables it tells [how well the steps are

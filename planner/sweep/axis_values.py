@@ -1,4 +1,4 @@
-"""Does every value of the axes of a sweep give a job? What is wrong with a value is told of its axis, not of the job."""
+"""Does every value of the axes of a sweep give a job of its own? What is wrong with one is told of its axis, not of the job."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from simulator.errors import InputError, Problem
 Axes = Mapping[str, object]
 """One value of each axis, by the field of the job that it replaces."""
 Job = TypeVar("Job")
+NOTHING_NEW = (
+    "gives the same designs as value {first} of this axis; a sweep has sizes, spares, schemes and intervals of its own, and "
+    "applies no limits"
+)
+"""The rule that a value breaks which changes nothing."""
 
 
 def as_written(value: object) -> str:
@@ -34,24 +39,30 @@ class AxisValues:
     source: str
     """Name of the sweep, for error messages."""
 
-    def check(self, job_with: Callable[[Axes], object]) -> None:
+    def check(self, job_with: Callable[[Axes], Job], counted: Callable[[Job], object]) -> None:
         """Tries every value of each axis once, beside the first values of all others.
 
         Args:
             job_with: makes the job with some values of axes.
+            counted: what the designs of a job depend on, hashable.
 
         Raises:
-            InputError: some give no job; all of them are in `problems`.
+            InputError: some give no job, or the same designs as another value; all of them are in `problems`.
         """
         first = {name: values[0] for name, values in self.values.items()}
-        self.job(first, job_with)
+        given = self.job(first, job_with)
         problems: list[Problem] = []
         for name, values in self.values.items():
-            for value in values[1:]:
+            known = {counted(given): 0}
+            for place, value in enumerate(values[1:], start=1):
                 try:
-                    job_with({**first, name: value})
+                    same = known.setdefault(counted(job_with({**first, name: value})), place)
                 except InputError as error:
                     problems += (self._told(problem, {name: value}) for problem in error.problems)
+                    continue
+                if same != place:
+                    path, rule = f"axes.{name}[{place}]", NOTHING_NEW.format(first=same)
+                    problems.append(Problem(path=path, value=as_written(value), rule=rule))
         if problems:
             raise InputError(problems, self.source)
 

@@ -41,7 +41,7 @@ def fastest_layout(
         scheme: how it saves; only layouts that can save so count.
         fits_hosts: whether saves, and what is offloaded, have to fit the main memory, too.
     """
-    job = _with_fast_knobs(job, scheme)
+    job = with_fast_knobs(job, scheme)
     designs = cross_run_knobs(job, enumerate_layouts(job))
     designs = designs.take(_nodes(job, designs) <= most_nodes(job)[designs.offer])
     rows = _fastest_rows(
@@ -64,7 +64,7 @@ def fastest_of_sizes(job: Job, sizes: Sequence[int]) -> Mapping[int, Evaluation]
         One row for each size that has a layout which fits the memory, by size.
     """
     job = with_sizes(job.model_copy(update={"limits": Limits()}), sizes)
-    fast = _with_fast_knobs(job)
+    fast = with_fast_knobs(job)
     designs = cross_run_knobs(fast, _layouts_of(fast, sizes))
     rows = _fastest_rows(fast, designs, designs.num_gpus, _steps_that_fit_s)
     if len(rows) == 0:
@@ -80,19 +80,19 @@ def with_sizes(job: Job, sizes: Sequence[int]) -> Job:
     return job.model_copy(update={"offers": offers})
 
 
-def _nodes(job: Job, designs: PlanTable) -> Floats:
-    """Nodes that each design trains on, `(n,)`."""
-    return np.asarray(np.ceil(designs.num_gpus / OfferTable.from_job(job).gpus_per_node[designs.offer]))
-
-
-def _with_fast_knobs(job: Job, scheme: CheckpointScheme = CheckpointScheme.ASYNC) -> Job:
-    """The job with the knobs of a run that leave a step as short as it can be."""
+def with_fast_knobs(job: Job, scheme: CheckpointScheme = CheckpointScheme.ASYNC) -> Job:
+    """Returns the job with the knobs of a run that leave a step as short as it can be."""
     only = {
         "checkpoint_schemes": (scheme,),
         "with_spares": (True,),
         "power_caps": (max(job.power_caps),),  # less power never shortens a step
     }
     return job.model_copy(update={"search": job.search.model_copy(update=only)})
+
+
+def _nodes(job: Job, designs: PlanTable) -> Floats:
+    """Nodes that each design trains on, `(n,)`."""
+    return np.asarray(np.ceil(designs.num_gpus / OfferTable.from_job(job).gpus_per_node[designs.offer]))
 
 
 def _layouts_of(job: Job, sizes: Sequence[int]) -> PlanTable:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.layout import LAYOUT_RULES, layout_excess
@@ -27,7 +27,7 @@ from planner.job.file import load_job, parse_job
 from planner.job.overrides import is_path
 from planner.one_design.plan_saves import without_interval
 from planner.sweep.axis_values import Axes, AxisValues, assignments
-from planner.sweep.fastest_layout import fastest_layout, with_sizes
+from planner.sweep.fastest_layout import fastest_layout, with_fast_knobs, with_sizes
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
 from simulator.domain.offer import MOST_GPUS
@@ -37,6 +37,8 @@ from simulator.errors import InputError, Problem
 AUTO: Literal["auto"] = "auto"
 HOST_MEMORY = "host_memory"
 """The constraint that saves violate if the host memory cannot hold them."""
+UNUSED = ("name", "objectives", "preference", "what_if", "input_factors")
+"""Fields of a job that change no figure of a sweep, in addition to what it replaces."""
 MOST_POINTS = 100_000
 """Most combinations of axes and sizes; each searches all its layouts, so more would take days."""
 
@@ -58,6 +60,14 @@ class Sweep(Filed):
     """Calibration file that replaces the job's own, relative to this file."""
     checkpoint_intervals_s: tuple[PositiveFloat | Literal["auto"], ...] = Field(default=(AUTO,), min_length=1)
     """Training time between saves; `auto`: the interval with the least loss, regardless of the job's interval."""
+
+    @model_validator(mode="after")
+    def _names_nothing_twice(self) -> Self:
+        for name in ("num_gpus", "checkpoint_schemes", "checkpoint_intervals_s"):
+            values = getattr(self, name)
+            if twice := [value for place, value in enumerate(values) if value in values[:place]]:
+                raise ValueError(f"{name} names {twice[0]} twice; once is enough")
+        return self
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,7 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
     """
     check_kind(sweep, "sweep", Sweep, "must be a Sweep, such as load_sweep returns")
     below = sweep.folder if folder is None else path_given(folder, "folder", "a folder")
-    rule = "must be the path of a field of the job, such as limits.budget_usd or offers[0].num_gpus.max"
+    rule = "must be the path of a field of the job, such as workload.sequence_length or offers[0].accelerator"
     if wrong := [Problem(path="axes", value=name, rule=rule) for name in sweep.axes if not is_path(name)]:
         raise InputError(wrong, sweep.name)
     rule = "has no value to try; give some, or leave the axis out"
@@ -108,7 +118,7 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
         rule = f"must make at most {MOST_POINTS:,} points with num_gpus; take values out"
         raise InputError([Problem(path="axes", value=f"{num_points(sweep):,} points", rule=rule)])
     tried, job_with = AxisValues(values=sweep.axes, source=sweep.name), partial(_job, sweep, below)
-    tried.check(job_with)
+    tried.check(job_with, _counted)
     for values in product(*sweep.axes.values()):
         axes = dict(zip(sweep.axes, values, strict=True))
         job = tried.job(axes, job_with)
@@ -135,6 +145,11 @@ def _job(sweep: Sweep, folder: Path, axes: Axes) -> Job:
     return without_interval(job).model_copy(update={"limits": Limits()})
 
 
+def _counted(job: Job) -> str:
+    """What the designs of a sweep depend on, as text: the job without what a sweep replaces or leaves out."""
+    return with_fast_knobs(with_sizes(job, [1])).model_dump_json(exclude=set(UNUSED))
+
+
 def _refuse_sizes(sweep: Sweep, job: Job) -> None:
     """Raises `InputError` if no offer can have a size: whole nodes, and as many as there are."""
     problems = [
@@ -153,7 +168,9 @@ def _why_none_has(job: Job, size: int) -> str:
         nodes = sorted({offer.node.num_accelerators for offer in job.offers})
         near = {node * count for node in nodes for count in (size // node, size // node + 1)} - {0}
         nearest = ", ".join(map(str, sorted(near)))
-        return f"must be a multiple of a node's {' or '.join(map(str, nodes))} accelerators; nearest: {nearest}"
+        return (
+            f"must be a multiple of a node's {' or '.join(map(str, nodes))} accelerators; nearest: {nearest}"
+        )
     held = [offer.node.num_accelerators * (offer.max_nodes or size) for offer in whole]
     if max(held) < size:
         return f"must not exceed the accelerators that there are in the max_nodes of an offer: {max(held):,}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,34 @@ def test_what_is_wrong_without_the_axes_is_told_of_the_job(tmp_path: Path) -> No
     both = r"test: 2 problems\n  job: site = 'nowhere': .*\n  axes\.workload\.tokens\[0\] = 'x': "
     with pytest.raises(InputError, match=both):
         next(run_sweep(sweep_with(job=str(file), axes={"workload.tokens": ["x"]})))
+
+
+@pytest.mark.parametrize(
+    ("axis", "values"),
+    [
+        ("limits.budget_usd", [1e3, 1e9]),
+        ("offers[0].num_gpus", [16, {"min": 8, "max": 64}]),
+        ("checkpointing.interval_s", [60, None]),
+        ("search.with_spares", [[False], [True, False]]),
+        ("search.checkpoint_schemes", [["sync"], ["async"]]),
+        ("objectives", [["cost"], ["carbon"]]),
+        ("workload.sequence_length", [8192, 8192.0]),
+    ],
+)
+def test_a_value_that_changes_nothing_is_refused(axis: str, values: list[object]) -> None:
+    told = rf"test: 1 problem\n  axes\.{re.escape(axis)}\[1\] = .*: gives the same designs as value 0 of this axis;"
+    with pytest.raises(InputError, match=told):
+        next(run_sweep(sweep_with(axes={axis: values})))
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "told"),
+    [
+        ("num_gpus", [16, 64, 16], "num_gpus names 16 twice"),
+        ("checkpoint_schemes", ["sync", "sync"], "checkpoint_schemes names sync twice"),
+        ("checkpoint_intervals_s", [600, "auto", 600.0], "checkpoint_intervals_s names 600.0 twice"),
+    ],
+)
+def test_a_size_scheme_or_interval_is_named_once(field: str, values: list[object], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        sweep_with(**{field: values})
