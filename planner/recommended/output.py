@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -158,10 +158,10 @@ def _front_row(design: Design, answer: Recommendation) -> dict[str, object]:
     return figures | parts | design.plan.model_dump(mode="json") | used
 
 
-def write_csv(rows: list[dict[str, object]], path: Path) -> None:
-    """Writes rows with the names of the first one as the heading."""
+def write_csv(rows: list[dict[str, object]], path: Path, no_rows: Sequence[str] = FRONT_FIGURES) -> None:
+    """Writes rows with the names of the first one as the heading, or those of `no_rows` where there is none."""
     with path.open("w", newline="", encoding="utf-8") as file:
-        names = list(rows[0]) if rows else list(FRONT_FIGURES)
+        names = list(rows[0]) if rows else list(no_rows)
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

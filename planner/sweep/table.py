@@ -11,6 +11,7 @@ import numpy as np
 from planner.input.arguments import check_kind
 from planner.notes.accuracy_notes import step_notes
 from planner.notes.step_note import StepNote, StepNotes
+from planner.sweep.axis_values import as_written
 from planner.sweep.grid import AUTO, Sweep, SweepPoint
 from planner.uncertain.uncertainty import step_time_interval
 from simulator.record import finite_or_none
@@ -18,6 +19,8 @@ from simulator.units import DAY, JOULES_PER_KWH
 from studies.tracking.design_table import plan_columns
 
 Row = dict[str, object]
+ASKED = ("num_gpus", "checkpoint_scheme", "checkpoint_interval_s")
+"""Columns with what the sweep asks for, in addition to its axes."""
 BROKEN = "broken_constraint"
 """Column with the constraint that rules out every layout for the scheme; empty if some layout supports it."""
 MODEL = "model"
@@ -51,11 +54,7 @@ def point_rows(sweep: Sweep, point: SweepPoint) -> list[Row]:
     for scheme, interval in product(sweep.checkpoint_schemes, sweep.checkpoint_intervals_s):
         broken = point.broken.get(scheme)
         values = next(found) if broken is None else (None,) * len(columns)
-        asked = {
-            "num_gpus": num_gpus,
-            "checkpoint_scheme": scheme.value,
-            "checkpoint_interval_s": str(interval),
-        }
+        asked = dict(zip(ASKED, (num_gpus, scheme.value, str(interval)), strict=True))
         rows.append({**point.axes, **dict(zip(columns, values, strict=True)), **asked, BROKEN: broken or ""})
     return rows
 
@@ -75,10 +74,15 @@ def _finite(value: object) -> object:
 
 
 def write_rows(rows: list[Row], path: Path) -> None:
-    """Writes the rows as CSV."""
+    """Writes the rows as CSV, with lists and mappings of axes as JSON; without rows, a heading of what is asked."""
     from planner.recommended.output import write_csv
 
-    write_csv(rows, path)
+    texts = [{name: _cell(value) for name, value in row.items()} for row in rows]
+    write_csv(texts, path, no_rows=(*ASKED, BROKEN))
+
+
+def _cell(value: object) -> object:
+    return as_written(value) if isinstance(value, dict | list) else value
 
 
 def can_run(row: Row) -> bool:
