@@ -82,6 +82,8 @@ class SweepPoint:
     """One row per interval and scheme that some layout supports, in the sweep's order; none if no layout fits."""
     broken: Mapping[CheckpointScheme, str] = field(default_factory=dict)
     """The other schemes, each with the constraint that rules out all layouts that fit."""
+    elsewhere: frozenset[CheckpointScheme] = frozenset()
+    """Schemes that run on another layout than the fastest of all, which does not support them."""
 
 
 def load_sweep(path: str | Path) -> Sweep:
@@ -188,11 +190,13 @@ def _point(axes: Mapping[str, object], job: Job, sweep: Sweep) -> SweepPoint:
         for scheme in sweep.checkpoint_schemes
         if isinstance(layout := found[scheme], PlanTable)
     ]
+    broken = {scheme: rule for scheme, rule in found.items() if isinstance(rule, str)}
     return SweepPoint(
         axes=axes,
         job=job,
         result=evaluate(job, PlanTable.concatenate([fastest.take(slice(0)), *plans])),
-        broken={scheme: rule for scheme, rule in found.items() if isinstance(rule, str)},
+        broken=broken,
+        elsewhere=frozenset(scheme for scheme in found if found[scheme] is not fastest) - broken.keys(),
     )
 
 

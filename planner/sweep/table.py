@@ -23,6 +23,8 @@ ASKED = ("num_gpus", "checkpoint_scheme", "checkpoint_interval_s")
 """Columns with what the sweep asks for, in addition to its axes."""
 BROKEN = "broken_constraint"
 """Column with the constraint that rules out every layout for the scheme; empty if some layout supports it."""
+IS_FASTEST = "is_fastest_layout"
+"""Column that tells whether a row is on the fastest layout of its size, whatever the scheme."""
 MODEL = "model"
 """Column with the name of the model, and what the sweep or its job changes of a known one."""
 STEP_NOTES = "step_time_notes"
@@ -55,7 +57,9 @@ def point_rows(sweep: Sweep, point: SweepPoint) -> list[Row]:
         broken = point.broken.get(scheme)
         values = next(found) if broken is None else (None,) * len(columns)
         asked = dict(zip(ASKED, (num_gpus, scheme.value, str(interval)), strict=True))
-        rows.append({**point.axes, **dict(zip(columns, values, strict=True)), **asked, BROKEN: broken or ""})
+        figures = dict(zip(columns, values, strict=True))
+        where = {IS_FASTEST: None if broken else scheme not in point.elsewhere, BROKEN: broken or ""}
+        rows.append({**point.axes, **figures, **asked, **where})
     return rows
 
 

@@ -13,7 +13,7 @@ from planner.job.named_model import told_changes
 from planner.notes.step_note import StepNote, merged
 from planner.sweep.axis_values import as_written
 from planner.sweep.grid import Sweep
-from planner.sweep.table import BROKEN, MODEL, Row, can_run, step_notes_of
+from planner.sweep.table import BROKEN, IS_FASTEST, MODEL, Row, can_run, step_notes_of
 from planner.text import human
 from planner.text.text_blocks import grid, headline, sentences, side_by_side, title
 from simulator.units import MINUTE
@@ -182,11 +182,9 @@ def _best_figures(best: Mapping[str, Row]) -> tuple[str, str, str]:
 
 
 def _cells(best: Mapping[str, Row], schemes: Sequence[str]) -> Iterator[str]:
-    shortest_s = min((number(row, "step_time_s") for row in best.values()), default=math.inf)
     for scheme in schemes:
         if scheme in best:
-            is_elsewhere = number(best[scheme], "step_time_s") > shortest_s
-            yield _cell(best[scheme]) + (ELSEWHERE if is_elsewhere else "")
+            yield _cell(best[scheme]) + ("" if best[scheme][IS_FASTEST] else ELSEWHERE)
         else:
             yield NONE
 

@@ -6,9 +6,12 @@ import csv
 import json
 from pathlib import Path
 
+from planner.cli.terminal.output import rendered
 from planner.sweep.grid import run_sweep
 from planner.sweep.table import sweep_rows, write_rows
-from tests.planner.sweep.test_sweep import sweep_with
+from planner.sweep.view import show_sweep
+from simulator.domain.plan import CheckpointScheme
+from tests.planner.sweep.test_sweep import schemes_job, sweep_with
 
 
 def written(path: Path) -> list[dict[str, str]]:
@@ -32,3 +35,16 @@ def test_a_file_without_rows_has_no_heading_of_another_table(tmp_path: Path) -> 
     write_rows([], tmp_path / "rows.csv")
     heading = "num_gpus,checkpoint_scheme,checkpoint_interval_s,broken_constraint\n"
     assert (tmp_path / "rows.csv").read_text(encoding="utf-8") == heading
+
+
+def test_a_scheme_alone_is_marked_where_the_fastest_layout_does_not_support_it() -> None:
+    """A live replica needs a second copy of the state, which the fastest layout, of ZeRO stage 3, has not."""
+    alone = {"num_gpus": [16], "checkpoint_schemes": ["replica_ft"], "checkpoint_intervals_s": ["auto"]}
+    sweep = sweep_with(job=schemes_job(zero_stages=[0, 3]), **alone)
+    rows = sweep_rows(sweep, run_sweep(sweep))
+    assert [row["is_fastest_layout"] for row in rows] == [False]
+    assert "*" in rendered(lambda console: show_sweep(sweep, rows, console))
+    both = sweep.model_copy(
+        update={"checkpoint_schemes": (*sweep.checkpoint_schemes, CheckpointScheme.ASYNC)}
+    )
+    assert [row["is_fastest_layout"] for row in sweep_rows(both, run_sweep(both))] == [False, True]
