@@ -27,10 +27,10 @@ and in `mlflow` where they are recorded in another place. Every quantity has its
 dollars, kg of CO2 equivalents; fractions are 0..1.
 
 `--output DIR` also writes `front.csv` (`.parquet` with `--format parquet`), one line for each design of the front, with its
-region, its operational and embodied carbon and its water, and `designs.parquet`, one for each design that was evaluated;
-`design_id` is the same number in all of them. `report.html` beside them is [a page that explains the answer](report.md),
-and `job.json` the job with all names resolved. A folder that holds a file of one of these names is refused: nothing is
-overwritten. So is one into which another run is writing.
+objectives, its region, its operational and embodied carbon and its water, and `designs.parquet`, one for each design that was
+evaluated; `design_id` is the same number in all of them. `report.html` beside them is [a page that explains the
+answer](report.md), and `job.json` the job with all names resolved. A folder that holds a file of one of these names is
+refused: nothing is overwritten. So is one into which another run is writing.
 
 This page is generated from the types: `python -m docs.generate`.
 """

@@ -11,8 +11,9 @@ from typing import Literal
 
 from planner.input.own_files import OUTPUT, check_folder, replacing
 from planner.recommended.recommendation import Design, Recommendation
-from simulator.domain.job import Job
+from simulator.domain.job import Job, Objective
 from simulator.errors import InputError, Problem
+from simulator.units import DAY
 from studies.files.lock import held, lock_of
 
 FrontFormat = Literal["csv", "parquet"]
@@ -155,7 +156,19 @@ def _front_row(design: Design, answer: Recommendation) -> dict[str, object]:
         "checkpoint_interval_s": design.checkpoint_interval_s,
         "is_recommended": answer.recommends(design.design_id),
     }
-    return figures | parts | design.plan.model_dump(mode="json") | used
+    return figures | parts | _objectives(design) | design.plan.model_dump(mode="json") | used
+
+
+def _objectives(design: Design) -> dict[str, float | None]:
+    """Objectives that are no other figure of a front, late values and risks, in the columns of the table of all designs."""
+    from studies.tracking.design_table import OBJECTIVE_COLUMNS
+
+    found: dict[str, float | None] = {}
+    for name, value in design.objective_values.items():
+        column = OBJECTIVE_COLUMNS[Objective(name)]
+        if column not in FRONT_FIGURES:
+            found[column] = value / DAY if value is not None and name == Objective.TIME_P95 else value
+    return found
 
 
 def write_csv(rows: list[dict[str, object]], path: Path, no_rows: Sequence[str] = FRONT_FIGURES) -> None:

@@ -82,3 +82,22 @@ def test_a_link_to_nothing_in_the_place_of_the_folder_is_named(tmp_path: Path, b
     with pytest.raises(InputError, match=rule), output_folder(link / below):
         pytest.fail("the folder was made")
     assert [entry.name for entry in tmp_path.iterdir()] == ["link"]
+
+
+def test_the_front_has_every_objective_as_the_table_of_all_designs(tmp_path: Path) -> None:
+    folder = tmp_path / "answer"
+    late = ["objectives=[time_to_train_p95, budget_risk, cost_p95, energy]", "search.num_refinements=0"]
+    recommend(
+        load_job(EXAMPLES / "four-bests.yaml", [*late, "limits.budget_usd=1e9"]),
+        tracking=False,
+        with_report=False,
+        output=folder,
+    )
+    with (folder / "front.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    designs = pq.read_table(folder / "designs.parquet").to_pylist()
+    by_number = {design["design_id"]: design for design in designs}
+    for name in ("time_to_train_p95_days", "budget_risk", "cost_p95_usd", "energy_kwh"):
+        told = [float(row[name]) for row in rows]
+        assert told == pytest.approx([by_number[int(row["design_id"])][name] for row in rows], rel=1e-12)
+    assert "deadline_risk" not in rows[0]
