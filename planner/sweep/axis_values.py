@@ -21,7 +21,14 @@ NOTHING_NEW = (
 
 
 def as_written(value: object) -> str:
-    """Returns a value of an axis in the form of `--set`: text unchanged, everything else as JSON."""
+    """Returns a value of an axis in the form of `--set`: text unchanged, everything else as JSON.
+
+    Example:
+        >>> as_written(2e12), as_written({"low": 1})
+        ('2e+12', '{"low": 1}')
+    """
+    if isinstance(value, float) and float(short := f"{value:g}") == value:
+        return short
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -31,6 +31,8 @@ ELSEWHERE = "*"
 NO_LAYOUT = "No layout keeps the layout rules and fits the memory"
 HOW_TO_ASK = "; `capplan recommend` with that size says why."
 """How sizes without a layout are told: the memory is too small, or nothing splits the batch and the model over so many."""
+LEAST_MINUTES = 0.1
+"""Shorter intervals between saves, such as of one step, are told with one digit that is not 0."""
 MOST_EMPTY = 10
 """Most sizes without a layout that are named."""
 
@@ -192,4 +194,6 @@ def _cells(best: Mapping[str, Row], schemes: Sequence[str]) -> Iterator[str]:
 def _cell(row: Row) -> str:
     minutes = number(row, "used_interval_s") / MINUTE
     goodput = f"{number(row, 'goodput_fraction') * 100:.2f}"
-    return f"{goodput} {minutes:7,.1f}" if math.isfinite(minutes) else goodput
+    if not math.isfinite(minutes):
+        return goodput
+    return f"{goodput} {minutes:7,.1f}" if minutes >= LEAST_MINUTES else f"{goodput} {minutes:7.1g}"

@@ -189,3 +189,16 @@ def test_many_schemes_stand_in_several_tables_whose_cells_are_whole(width: int) 
         assert cells.count("90.57    65.4") == len(part[0]) - 2
         assert "131,072" in cells
     assert (len(parts) == 1) is (width == 200)
+
+
+def test_an_interval_of_a_step_is_not_told_as_none() -> None:
+    text = shown(SWEEP, [row(8, "async", 0.95, 20.0, used_interval_s=2.0)])
+    assert "95.00    0.03 " in text
+
+
+def test_a_large_value_of_an_axis_is_told_in_short() -> None:
+    sweep = SWEEP.model_copy(update={"axes": {"workload.tokens": (2e12, 123456789.0)}})
+    rows = [row(8, "async", 0.95, 20.0, **{"workload.tokens": tokens}) for tokens in (2e12, 123456789.0)]
+    text = shown(sweep, rows)
+    assert "At workload.tokens = 2e+12\n" in text
+    assert "At workload.tokens = 123456789.0\n" in text
