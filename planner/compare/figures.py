@@ -9,11 +9,12 @@ from planner.explain.runnable_plan import obstacles
 from planner.recommended.designs import design_at
 from planner.recommended.output import SINGLE_FIGURES
 from planner.recommended.recommendation import Design
-from simulator.domain.job import Job
+from simulator.domain.job import Job, Objective
 from simulator.domain.plan import Plan, PlanTable
 from simulator.domain.workload_rules import excluded
 from simulator.errors import InputError
 from simulator.record import Record
+from simulator.units import DAY
 
 _PARTS = (
     "memory_bytes",
@@ -25,6 +26,8 @@ _PARTS = (
     "metrics",
     "power_w",
 )
+LATE = {Objective.TIME_P95: ("time_to_train_p95_days", DAY), Objective.COST_P95: ("cost_p95_usd", 1.0)}
+"""Names and units of late values, which no limit changes, as in the table of all designs; risks follow from limits."""
 Metrics = dict[str, float]
 """Figures by the names of the fields of a design; parts have a point in theirs."""
 
@@ -41,13 +44,18 @@ class Cause(Record):
 
 
 def design_of(job: Job, plan: Plan) -> Design:
-    """Returns a plan simulated."""
+    """Returns a plan simulated, with late values among its objectives."""
+    job = job.model_copy(update={"objectives": tuple(dict.fromkeys([*job.objectives, *LATE]))})
     return design_at(job, evaluate(job, PlanTable.from_plans([plan])), 0, 0)
 
 
 def metrics_of(design: Design) -> Metrics:
     """Returns every figure of a design by its name; parts have a point in theirs."""
     figures = {name: float(getattr(design, name)) for name in SINGLE_FIGURES}
+    late = {
+        name: (value, design.objective_values.get(objective)) for objective, (name, value) in LATE.items()
+    }
+    figures |= {name: value / unit for name, (unit, value) in late.items() if value is not None}
     for name in _PARTS:
         parts: dict[str, float | None] = getattr(design, name)
         figures |= {f"{name}.{part}": float(value) for part, value in parts.items() if value is not None}

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 SHOWN_METRICS = (
     "time_to_train_days",
+    "time_to_train_p95_days",
     "cost_usd",
+    "cost_p95_usd",
     "energy_kwh",
     "carbon_kgco2e",
     "peak_power_w",

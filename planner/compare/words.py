@@ -11,6 +11,8 @@ from simulator.units import KIB
 
 _NAMES = {
     "mfu_fraction": "MFU",
+    "time_to_train_p95_days": "P95 time to train",
+    "cost_p95_usd": "P95 cost",
     "num_failures": "expected failures",
     "num_gpus": "GPUs",
     "num_spare_nodes": "spare nodes",
