@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from planner.input.unit_text import number_with_unit
+from planner.input.unit_text import ends_with, number_with_unit
 from planner.text.human import typed
 from simulator.units import GIGA, KILO, MEGA, TERA
 
@@ -14,6 +14,12 @@ SUFFIXES = {"k": KILO, "m": MEGA, "b": GIGA, "g": GIGA, "t": TERA}
 _NUMBER = re.compile(r"\$?\s*([0-9.,]+(?:e[+-]?[0-9]+)?)\s*([kmbgt]?)", re.IGNORECASE | re.ASCII)
 _THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?", re.ASCII)
 """Commas between groups of three digits; one comma elsewhere is a decimal point."""
+_DAYS = {
+    "_day": "days from the start of the horizon",
+    "deadline_days": "days from the start of the run to its end",
+    "_days": "days",
+}
+"""What a number of days is, by the end of a field's name; the first end that fits counts."""
 _DATE = re.compile(r"\s*[0-9]{1,4}[-./][0-9]{1,2}[-./][0-9]{1,4}", re.ASCII)
 """A date, such as 2027-03-01, 01.03.2027 or 3/1/2027."""
 
@@ -50,8 +56,9 @@ def way_out(value: object, field: str = "", *, is_whole: bool = False) -> str:
     if not isinstance(value, str):
         return ""
     written = value[:60]
-    if field.endswith("_day") and _DATE.match(written):
-        return " of days from the start of the horizon, not a date"
+    days = next((days for end, days in _DAYS.items() if ends_with(field, end)), "")
+    if days and _DATE.match(written):
+        return f" of {days}, not a date"
     number = number_with_unit(written, field)
     number = number_in_words(written) if number is None else number
     if number is None or not math.isfinite(number) or (is_whole and not number.is_integer()):

@@ -235,7 +235,9 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
         return f"must be a whole number{_range(location, model_at)}"
     if kind in _RULES:
         is_whole = kind.startswith("int")
-        field, limits = str(location[-1]) if location else "", detail.get("ctx", {})
+        # An entry of a list has the unit of the list.
+        field = next((step for step in reversed(location) if isinstance(step, str)), "")
+        limits = detail.get("ctx", {})
         way = way_out(detail["input"], field, is_whole=is_whole) if kind in _UNREADABLE else ""
         way += grams_hint(detail["input"], field, limits["le"]) if kind == "less_than_equal" else ""
         return _EMPTY if _is_empty_text(detail) else _RULES[kind].format(**limits) + way

@@ -22,6 +22,7 @@ _RATES = {f"{unit}/s": factor for unit, factor in _BYTES.items()} | {
 _HOURS = {"h": HOUR, "hour": HOUR, "hours": HOUR}
 _DAYS = {"d": DAY, "day": DAY, "days": DAY, "week": 7.0 * DAY, "weeks": 7.0 * DAY}
 _SECONDS = {"s": 1.0, "m": MINUTE, "min": MINUTE, **_HOURS, **_DAYS}
+_SHARE = {"%": 0.01}
 _GRID = {"g": 1.0 / KILO, "kg": 1.0, "g/kwh": 1.0 / KILO, "kg/kwh": 1.0}
 UNITS: Mapping[str, Mapping[str, float]] = {
     "kgco2e_per_kwh": _GRID,
@@ -32,7 +33,10 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "_days": {unit: factor / DAY for unit, factor in {**_HOURS, **_DAYS}.items()},
     "_w": {f"{prefix}w": factor for prefix, factor in _PREFIXES.items()},
     "_s": _SECONDS,
-    "_fraction": {"%": 0.01},
+    "_fraction": _SHARE,
+    "_probability": _SHARE,
+    "power_usage_effectiveness": _SHARE,
+    "power_caps": _SHARE,
     "sequence_length": {"k": KIB},
 }
 """Factors of what people write, in lower case, by the end of a field's name; the first end that fits counts. Sequences of 8k
@@ -51,7 +55,7 @@ def number_with_unit(text: str, field: str) -> float | None:
         >>> number_with_unit("100 MW", "power_w"), number_with_unit("30t", "carbon_kgco2e"), number_with_unit("2 d", "power_w")
         (100000000.0, 30000.0, None)
     """
-    units = next((units for end, units in UNITS.items() if _ends_with(field, end)), {})
+    units = next((units for end, units in UNITS.items() if ends_with(field, end)), {})
     match = _WRITTEN.fullmatch(text.replace(_BITS, "bit/s"))
     factor = units.get(match[2].lower()) if match else None
     if match is None or factor is None:
@@ -69,5 +73,6 @@ def grams_hint(value: object, field: str, most_kg: float) -> str:
     return f"; {value:g} g/kWh are {value / KILO:g}"
 
 
-def _ends_with(field: str, end: str) -> bool:
+def ends_with(field: str, end: str) -> bool:
+    """Returns whether the name of a field ends with a unit in which it is given, and not with that of what it is counted by."""
     return field.endswith(end) and (_PER in end or _PER not in field)

@@ -40,6 +40,8 @@ BLOOM = Path(__file__).parents[3] / "examples" / "bloom-176b.yaml"
         ("site.grid_kgco2e_per_kwh=57 g/kWh", "must be a number; write 0.057"),
         ("site.grid_kgco2e_per_kwh=0.4 kg/kWh", "must be a number; write 0.4"),
         ("search.memory_headroom_fraction=10%", "must be a number; write 0.1"),
+        ("limits.deadline_probability=95%", "must be a number; write 0.95"),
+        ("site.power_usage_effectiveness=120%", "must be a number; write 1.2"),
         ("workload.sequence_length=128k", "must be a whole number; write 131072"),
         ("limits.budget_usd=2.5M", "must be a number; write 2.5e6"),
         # Other units than the field's, and rates, whose name ends with the unit of what they are counted by.
@@ -90,5 +92,14 @@ def test_numbers_and_fields_without_a_unit_need_no_other_way() -> None:
 @pytest.mark.parametrize("date", ["2027-03-01", "01.03.2027", "3/1/2027"])
 def test_where_days_are_counted_a_date_is_told_to_be_none(date: str) -> None:
     assert way_out(date, "deadline_day") == " of days from the start of the horizon, not a date"
-    assert way_out(date, "deadline_days") == ""
+    assert way_out(date, "deadline_days") == " of days from the start of the run to its end, not a date"
+    assert way_out(date, "queue_limit_days") == " of days, not a date"
+    assert way_out(date, "failures_per_1000_node_days") == way_out(date, "budget_usd") == ""
     assert "date" not in way_out("30", "deadline_day")
+
+
+def test_entries_of_a_list_have_its_unit() -> None:
+    with pytest.raises(InputError) as refused:
+        load_job(BLOOM, ["search.power_caps=[1, '80%']", "objectives=[cost]"])
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.rule) == ("search.power_caps[1]", "must be a number; write 0.8")
