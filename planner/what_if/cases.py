@@ -172,5 +172,8 @@ def _differences_of_sites(here: Site, there: Site) -> Iterator[str]:
     lost = [word for name, word in OWN_TO_A_SITE.items() if getattr(here, name) and not getattr(there, name)]
     if lost:
         yield f"without the {' and the '.join(lost)} of {here.region}"
+    if there.power_usage_effectiveness != here.power_usage_effectiveness:
+        overheads = (human.figure(site.power_usage_effectiveness) for site in (there, here))
+        yield f"PUE {' instead of '.join(overheads)}"
     if next(unlike_grids((here, there)), None):
         yield f"grid by another convention: {grid_convention(there).words_with_area}"

@@ -176,6 +176,17 @@ class TestCases:
         job = job_with(H100_RENTED, site={**HOURLY, "climate": weather}, what_if={"sites": [there]})
         assert case_of(job, "in norway").note.startswith("without the climate of us-iowa")
 
+    def test_another_overhead_of_cooling_is_told_since_it_changes_the_energy(self) -> None:
+        job = job_with(
+            H100_RENTED,
+            site={"region": "us-iowa", "power_usage_effectiveness": 1.1},
+            what_if={"sites": ["us-texas", {"region": "us-texas", "power_usage_effectiveness": 1.1}]},
+        )
+        other, same = what_if_cases(job, chosen_of(job), nothing)
+        assert other.note == "PUE 1.44 instead of 1.1"
+        assert same.note == ""
+        assert other.energy_kwh == pytest.approx((same.energy_kwh or 0.0) * 1.44 / 1.1)
+
     def test_an_offer_leaves_its_own_site_too(self) -> None:
         moved = [
             case_of(job_with(offer, site=site, what_if={"sites": ["norway"]}), "in norway")
