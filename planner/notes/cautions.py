@@ -26,6 +26,7 @@ from planner.notes.price_notes import price_notes
 from planner.notes.purchase_note import purchase_notes
 from planner.notes.sharding_note import sharding_notes
 from planner.notes.straggler_note import straggler_notes
+from planner.notes.supply_note import supply_notes
 from planner.notes.vision_note import memory_notes, pipeline_notes, text_notes, vision_notes
 from planner.recommended.recommendation import Design, Uncertainty
 from planner.recommended.same_accelerators import SameAccelerators
@@ -91,9 +92,14 @@ def _no_deadline(job: Job, front: Evaluation) -> list[str]:
 
 
 def plan_notes(job: Job, design: Design) -> list[str]:
-    """Returns remarks on how a design is paid for, cut into chunks, sharded and placed."""
+    """Returns remarks on how a design is paid for, replaced where nodes fail, cut into chunks, sharded and placed."""
     plan = design.plan
-    notes = [*purchase_notes(job, design), *cut_notes(job, plan), *interleaving_notes(job, plan)]
+    notes = [
+        *purchase_notes(job, design),
+        *supply_notes(job, design),
+        *cut_notes(job, plan),
+        *interleaving_notes(job, plan),
+    ]
     notes += [*chosen_notes(job, plan), *compressed_notes(job, plan), *hybrid_notes(job, plan)]
     notes += [*muon_notes(job, plan), *vision_notes(job, plan)]
     return [*notes, *sharding_notes(job, plan), *placement_notes(job, plan)]
