@@ -33,6 +33,9 @@ LEAST_GAIN: Final = 2.0**0.5
 DOUBLE: Final = 1.9
 """Ratio of sizes from which the larger one counts as double the smaller one."""
 
+DECISIVE: Final = {"node", "num_gpus", "fabric", "max_nodes", "interruptions_per_1000_node_days"}
+"""Terms of an offer that decide how long its runs take at which sizes."""
+
 _Run = tuple[float, float]
 """Number of accelerators, and days or USD."""
 
@@ -61,16 +64,18 @@ def scaling(
         cloud: all simulated designs.
         fastest: the fastest runs of the job.
     """
-    offers = {best.accelerator: best.plan.offer}
-    for design in answer.front:
-        offers.setdefault(design.accelerator, design.plan.offer)
-    for number, offer in enumerate(job.offers):
-        offers.setdefault(offer.accelerator.id, number)
-    names = list(offers)[:MOST_CURVES]
-    times = [_time_curve(job, offers[name], best, cloud, fastest) for name in names]
+    known = [best.accelerator, *(design.accelerator for design in answer.front)]
+    known = list(dict.fromkeys([*known, *(offer.accelerator.id for offer in job.offers)]))
+    names, left_out = known[:MOST_CURVES], known[MOST_CURVES:]
+    times = [_time_curve(job, name, best, cloud, fastest) for name in names]
     costs = [_Curve(name, _cheapest(name, answer, best, cloud)) for name in names]
-    left_out = list(offers)[MOST_CURVES:]
-    return [*_time_figure(times, best, left_out), *_cost_figure(costs, answer, best, left_out)]
+    mixed = [name for name in names if len(set(_are_bought(job, name))) > 1]
+    return [*_time_figure(times, best, left_out), *_cost_figure(costs, answer, best, left_out, mixed)]
+
+
+def _are_bought(job: Job, name: str) -> list[bool]:
+    """Whether each offer of an accelerator is for sale."""
+    return [offer.purchase_usd_per_node is not None for offer in job.offers if offer.accelerator.id == name]
 
 
 def _long(curves: list[_Curve]) -> list[_Curve]:
@@ -116,19 +121,20 @@ def _time_figure(known: list[_Curve], best: Design, left_out: list[str]) -> Iter
 
 
 def _cost_figure(
-    known: list[_Curve], answer: Recommendation, best: Design, left_out: list[str]
+    known: list[_Curve], answer: Recommendation, best: Design, left_out: list[str], mixed: list[str]
 ) -> Iterator[LinesFigure]:
     curves = _long(known)
     if not curves or best.cost_usd == 0.0:
         return
     feasible = are_feasible(1, has_limits=answer.has_limits)
+    of_both = f" Rented or bought, whichever is cheaper at a size: {', '.join(mixed)}." if mixed else ""
     yield LinesFigure(
         name="scaling-cost",
         title=_cost_title(curves),
         note=(
             f"Cost of the cheapest simulated design of each size that {feasible}. Of many sizes, the cheapest of "
             "each group of neighbours is drawn; sizes between the points may cost more, because they split batch or "
-            f"layers unevenly. Diamond: the recommended design.{_short_text(known)}{_left_out_text(left_out)}"
+            f"layers unevenly. Diamond: the recommended design.{of_both}{_short_text(known)}{_left_out_text(left_out)}"
         ),
         is_joined=False,
         x_label="accelerators",
@@ -138,20 +144,31 @@ def _cost_figure(
     )
 
 
-def _time_curve(job: Job, offer: int, best: Design, cloud: DesignCloud, fastest: FastestRuns) -> _Curve:
-    """The fastest runs of one offer with at most as many accelerators as each of its sizes has.
+def _time_curve(job: Job, name: str, best: Design, cloud: DesignCloud, fastest: FastestRuns) -> _Curve:
+    """The fastest runs of one accelerator with at most as many as each size of its offers has.
 
     Sizes without a layout, or at which no run ends, are left out.
     """
-    name = job.offers[offer].accelerator.id
     simulated = _least_by_size(cloud, name, cloud.days, cloud.is_possible)
     runs = [(float(size), days) for size, days in simulated.items() if np.isfinite(days)]
-    sizes = sizes_of(job, offer, best.plan.num_gpus, MOST_SIZES)
-    for size, run in zip(sizes, fastest.at(offer, sizes), strict=True):
-        laid_out_s = float(run.scores.time_to_train_s[0]) if run is not None else np.inf
-        runs += [(float(size), laid_out_s / DAY)] if np.isfinite(laid_out_s) else []
+    drawn: set[int] = set()
+    for offer in _unlike_offers(job, name):
+        sizes = sizes_of(job, offer, best.plan.num_gpus, MOST_SIZES)
+        drawn.update(sizes)
+        for size, run in zip(sizes, fastest.at(offer, sizes), strict=True):
+            laid_out_s = float(run.scores.time_to_train_s[0]) if run is not None else np.inf
+            runs += [(float(size), laid_out_s / DAY)] if np.isfinite(laid_out_s) else []
     known = {size for size, _ in runs}
-    return curve_of(name, [(size, _fastest_within(runs, size)) for size in sizes if size in known])
+    return curve_of(name, [(size, _fastest_within(runs, size)) for size in sorted(drawn & known)])
+
+
+def _unlike_offers(job: Job, name: str) -> list[int]:
+    """The offers of an accelerator, one of those whose runs take the same time at the same sizes."""
+    unlike: dict[str, int] = {}
+    for number, offer in enumerate(job.offers):
+        if offer.accelerator.id == name:
+            unlike.setdefault(offer.model_dump_json(include=DECISIVE), number)
+    return list(unlike.values())
 
 
 def _fastest_within(runs: list[_Run], size: float) -> _Run:

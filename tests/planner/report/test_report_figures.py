@@ -773,6 +773,25 @@ def test_accelerators_beyond_the_third_are_named(tmp_path: Path) -> None:
     assert lines.note.endswith(f" Not compared: {left_out}; at most 3 accelerators are drawn.")
 
 
+def test_an_accelerator_that_is_rented_and_bought_is_drawn_over_the_sizes_of_both_offers(
+    tmp_path: Path,
+) -> None:
+    """A few nodes are for sale, more are for rent: bought ones are the whole front, since they cost next to nothing."""
+    both = [
+        {"accelerator": "h100-sxm5-80gb", "num_gpus": {"min": 8, "max": 32}, "rent_usd_per_gpu_hour": 50.0},
+        {"accelerator": "h100-sxm5-80gb", "num_gpus": {"min": 8, "max": 16}, "purchase_usd_per_node": 1.0},
+    ]
+    layouts = {"tensor_parallel": [1], "pipeline_parallel": [1], "checkpoint_schemes": ["async"]}
+    asked = job_with(*both, search=layouts, objectives=["cost"])
+    recommend(asked, seed=1, tracking=False, with_report=False, output=tmp_path / "answer")
+    report = report_of_folder(tmp_path / "answer").report
+    assert {design.plan.offer for design in report.answer.front} == {1}
+    figures = {each.name: each for each in report.figures if isinstance(each, LinesFigure)}
+    (line,) = figures["scaling"].lines
+    assert (min(line.x), max(line.x)) == (8.0, 32.0)
+    assert "Rented or bought, whichever is cheaper at a size: h100-sxm5-80gb." in figures["scaling-cost"].note
+
+
 def test_of_many_sizes_those_that_split_well_are_drawn() -> None:
     """Sizes that are no power of two cost half more, as those of which the last replica gets less work."""
     powers = [2**power for power in range(6, 12)]
