@@ -23,7 +23,7 @@ from planner.notes.muon_note import muon_notes
 from planner.notes.placement_note import placement_notes
 from planner.notes.precision_note import precision_notes
 from planner.notes.price_notes import price_notes
-from planner.notes.purchase_note import purchase_notes
+from planner.notes.purchase_note import bought_front_notes, purchase_notes
 from planner.notes.sharding_note import sharding_notes
 from planner.notes.straggler_note import straggler_notes
 from planner.notes.supply_note import supply_notes
@@ -51,7 +51,11 @@ def cautions_on_answer(
         uncertainty: that of the recommended design.
         others: the best designs on its accelerators; `None` where the search was stopped.
     """
-    notes = [*full_front_notes(front, best, others), *_no_deadline(job, front)]
+    notes = [
+        *full_front_notes(front, best, others),
+        *_no_deadline(job, front),
+        *bought_front_notes(job, front, best),
+    ]
     notes += [*missed_notes(others), *pipeline_notes(job, others)] if others else []
     notes += [*plan_notes(job, best), *balance_notes(job, best.plan), *precision_notes(job, best.plan)]
     notes += straggler_notes(job, best.plan)

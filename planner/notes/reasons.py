@@ -158,6 +158,10 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
         "the same accelerators" if (chosen.offer, chosen.num_gpus) == (rival.offer, rival.num_gpus) else ""
     )
     which = f" of offers[{rival.offer}]" if _twins(job, rival.offer) else ""
+    is_rented, is_other_rented = (
+        job.offers[each.offer].purchase_usd_per_node is None for each in (chosen, rival)
+    )
+    which += ", bought" if is_rented and not is_other_rented else ""
     who = layout or f"{rival.num_gpus:,} x {chip}{which}{in_site(job, rival.offer)}"
     price = f": {', '.join(loses)}" if loses else ""
     return (

@@ -86,11 +86,21 @@ def layout(plan: Plan) -> str:
     return " ".join([*splits, f"DP{plan.data_parallel}", *cap])
 
 
+def is_bought(design: Design) -> bool:
+    """Returns whether the accelerators of a design are bought, not rented."""
+    return bool(design.cost_parts_usd.get("capital_usd"))
+
+
 def offer_words(design: Design, others: Iterable[Design]) -> str:
-    """Returns ` offer 1`, numbered as in a plan, if other designs take the same accelerator at that site from another offer."""
+    """Returns ` offer 1`, numbered as in a plan, if other designs take the same accelerator at that site from another offer.
+
+    ` bought` follows where other designs are rented.
+    """
+    known = [design, *others]
     place = (design.accelerator, design.region)
-    offers = {each.plan.offer for each in others if (each.accelerator, each.region) == place}
-    return f" offer {design.plan.offer}" if len(offers | {design.plan.offer}) > 1 else ""
+    offers = {each.plan.offer for each in known if (each.accelerator, each.region) == place}
+    number = f" offer {design.plan.offer}" if len(offers) > 1 else ""
+    return f"{number} bought" if is_bought(design) and not all(map(is_bought, known)) else number
 
 
 def configuration(design: Design) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.recommended.design_words import part_words, site_words
+from planner.recommended.design_words import offer_words, part_words, site_words
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.data import Bar, BarsFigure, Part, Quantity
 from planner.report.units import text
@@ -70,12 +70,13 @@ def _shown_designs(answer: Recommendation, best: Design) -> list[tuple[str, Desi
     for least in answer.best_of_each:
         if (objective := Objective(least.objective)) in OBJECTIVE_FIELDS:
             roles.setdefault(least.design_id, []).append(f"lowest {OBJECTIVE_WORDS[objective]}")
+    shown = [designs[design_id] for design_id in roles]
     return [
         (
-            f"{', '.join(role)}: {shown_name(designs[design_id])}{site_words(answer, designs[design_id])}",
-            designs[design_id],
+            f"{', '.join(role)}: {shown_name(design)}{offer_words(design, shown)}{site_words(answer, design)}",
+            design,
         )
-        for design_id, role in roles.items()
+        for role, design in zip(roles.values(), shown, strict=True)
     ]
 
 

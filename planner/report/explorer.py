@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from planner.recommended.design_words import layout, site_words
+from planner.recommended.design_words import layout, offer_words, site_words
 from planner.recommended.recommendation import Design
 from planner.report.data import DesignCounts, FrontFigure, Quantity, Report, StepInterval
 from planner.report.front import role_of
@@ -211,9 +211,10 @@ def _row(report: Report, design: Design, row: int) -> list[str]:
         number(getattr(design, field), text(getattr(design, field), quantity), f"{place}.{field}")
         for _, field, quantity in COLUMNS
     ]
+    offer = offer_words(design, report.answer.front)
     return [
         button,
-        f"{human.count(design.plan.num_gpus)} x {design.accelerator}{site_words(report.answer, design)}",
+        f"{human.count(design.plan.num_gpus)} x {design.accelerator}{offer}{site_words(report.answer, design)}",
         layout(design.plan),
         *figures,
         _interval(interval, f"step_intervals.{design.design_id}"),

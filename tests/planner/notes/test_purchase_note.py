@@ -69,3 +69,23 @@ def test_nodes_that_have_an_age_are_paid_at_what_they_are_worth() -> None:
     # Four nodes of 300,000 dollars when new, exp(-0.32 x 2) of it two years later; one tier of switches, new.
     (note,) = notes_of(H100_BOUGHT, ownership={"depreciation": "economic", "age_years": 2})
     assert f"Buying takes {human.dollars(4 * (300e3 * 0.5273 + 8 * 2100))} up front" in note
+
+
+def test_a_rented_design_beside_bought_ones_tells_what_these_take_at_once() -> None:
+    # Four nodes, and six with the spares; the price of four is that of the test above.
+    job = job_with(H100_RENTED, H100_BOUGHT, limits={"budget_usd": 1e6})
+    found = simulate_plan(job, {**PLAN, "offer": 0}, with_sensitivities=False).design
+    assert found is not None
+    plans = [found.plan, *(found.plan.model_copy(update={"offer": 1, "num_spare_nodes": n}) for n in (2, 0))]
+    notes = cautions_on_answer(job, evaluate(job, PlanTable.from_plans(plans)), found, None)
+    (note,) = (note for note in notes if "up front" in note)
+    assert note == (
+        "2 of 3 designs on the front are bought: their cost is only the share of the purchase that this run uses up, and "
+        "limits.budget_usd applies to that share. The one of the lowest cost, 32 x h100-sxm5-80gb of offers[1], takes "
+        "$1.27 M up front."
+    )
+
+
+def test_a_front_that_is_rented_or_bought_as_a_whole_has_no_such_note() -> None:
+    assert notes_of(H100_RENTED) == []
+    assert [note.startswith("Buying takes") for note in notes_of(H100_BOUGHT)] == [True]

@@ -95,6 +95,15 @@ def test_an_offer_is_numbered_where_another_has_its_accelerator_at_its_site() ->
         assert offer_words(best, [best, twin.model_copy(update=update)]) == ""
 
 
+def test_what_is_bought_is_told_where_others_are_rented() -> None:
+    rented = design()
+    sold = rented.model_copy(update={"cost_parts_usd": {"rent_usd": 0.0, "capital_usd": 1e6}})
+    assert (offer_words(sold, [rented]), offer_words(rented, [sold])) == (" bought", "")
+    assert offer_words(sold, [sold]) == ""
+    twin = sold.model_copy(update={"plan": with_plan(offer=1).plan})
+    assert offer_words(twin, [rented]) == " offer 1 bought"
+
+
 def test_parts_are_told_by_size() -> None:
     parts = {"compute_s": 1.0, "tensor_comm_s": 3.0, "optimizer_s": 2.0}
     best = design().model_copy(update={"step_seconds": parts})
