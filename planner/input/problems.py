@@ -14,9 +14,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from planner.input.number_text import way_out
+from planner.input.other_places import other_place
 from planner.input.schema import Location, form_of, known_fields, model_at
 from planner.input.unit_text import grams_hint
 from simulator.argument_names import Argument
+from simulator.domain.job import Job
 from simulator.errors import InputError, Problem
 from simulator.record import Record, meanings
 
@@ -223,14 +225,18 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
     kind = detail["type"]
     if kind == "extra_forbidden":
         model = model_at(location[:-1])
-        known = known_fields(model) if model else ()
-        return f"unknown field; {nearest(str(location[-1]), known)}"
+        known, name = known_fields(model) if model else (), str(location[-1])
+        if model_at(()) is Job and (place := other_place(name)):
+            return f"unknown field here; see {place}"
+        return f"unknown field; {nearest(name, known)}"
     if kind == "missing":
         return f"is missing{_expected(location, model_at)}"
     if kind == "model_type":
         return _mapping_rule(location, model_at)
     if kind == "tuple_type" and model_at((*location, 0)) is None and _PLAIN.fullmatch(str(detail["input"])):
         return f"must be a list; write [{detail['input']}]"
+    if kind == "tuple_type" and isinstance(detail["input"], dict) and model_at((*location, 0)):
+        return "must be a list of such mappings; write '- ' before the first field of each"
     if kind == _TOO_MANY_DIGITS:
         return f"must be a whole number{_range(location, model_at)}"
     if kind in _RULES:

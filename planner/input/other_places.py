@@ -1,0 +1,59 @@
+"""Where does a job have what a person wrote in another place, or under the name that other software gives it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from planner.input.schema import known_fields, record_in
+from simulator.domain.job import Job
+
+OTHER_NAMES: Final[Mapping[str, str]] = {
+    "carbon_intensity": "site.grid_kgco2e_per_kwh",
+    "checkpoint_interval": "checkpointing.interval_s or checkpointing.interval_steps",
+    "checkpoint_scheme": "search.checkpoint_schemes",
+    "context_parallel_size": "search.context_parallel",
+    "cp": "search.context_parallel",
+    "ep": "search.expert_parallel",
+    "expert_model_parallel_size": "search.expert_parallel",
+    "expert_tensor_parallel_size": "workload.expert_tensor_parallel",
+    "grid_intensity": "site.grid_kgco2e_per_kwh",
+    "micro_batch_size": "search.micro_batch_sizes",
+    "mtbf_hours": "reliability.failures_per_1000_node_days",
+    "mtbf_s": "reliability.failures_per_1000_node_days",
+    "pipeline_model_parallel_size": "search.pipeline_parallel",
+    "power_cap": "search.power_caps",
+    "power_limit_w": "limits.power_w",
+    "pp": "search.pipeline_parallel",
+    "pue": "site.power_usage_effectiveness",
+    "scheme": "search.checkpoint_schemes",
+    "tensor_model_parallel_size": "search.tensor_parallel",
+    "tp": "search.tensor_parallel",
+    "virtual_pipeline_model_parallel_size": "search.virtual_pipeline",
+    "vpp": "search.virtual_pipeline",
+    "zero_stage": "search.zero_stages",
+}
+"""Fields of a job by what Megatron-LM, plans and other people call them."""
+
+
+def other_place(name: str) -> str:
+    """Returns the field of a job that a name means where there is none; empty if none is known.
+
+    Example:
+        >>> other_place("tokens"), other_place("tensor-model-parallel-size"), other_place("wings")
+        ('workload.tokens', 'search.tensor_parallel', '')
+    """
+    return OTHER_NAMES.get(name.lower().replace("-", "_")) or " or ".join(_places().get(name, ()))
+
+
+@cache
+def _places() -> Mapping[str, tuple[str, ...]]:
+    """The fields of each section of a job, by their names."""
+    places: dict[str, tuple[str, ...]] = {}
+    for section, field in Job.model_fields.items():
+        if record := record_in(field.annotation):
+            place = f"{section}[0]" if section == "offers" else section
+            for name in known_fields(record):
+                places[name] = (*places.get(name, ()), f"{place}.{name}")
+    return places
