@@ -34,6 +34,6 @@ def supply_notes(job: Job, design: Design) -> list[str]:
         f"All {most:,} nodes of offers[{plan.offer}].max_nodes are in use. The run nevertheless waits for another node only "
         f"{human.duration(queue_s)} ({field}), as if there were more elsewhere. If there are none, it waits for repairs of "
         f"{human.days(reliability.repair_days)} (reliability.repair_days) and {takes}: set {field}={human.typed(repair_s)}, "
-        "and let some nodes be spares (fewer num_gpus, a batch that splits among them)."
+        "and let enough nodes be spares (fewer num_gpus, a batch that splits among them)."
     )
     return [note]
