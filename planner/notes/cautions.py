@@ -15,6 +15,7 @@ from planner.notes.chosen_note import chosen_notes
 from planner.notes.compressed_note import compressed_notes
 from planner.notes.cooling_note import cooling_notes
 from planner.notes.cut_note import balance_notes, cut_notes
+from planner.notes.expert_note import expert_notes
 from planner.notes.hybrid_note import hybrid_notes
 from planner.notes.interleaving_note import interleaving_notes
 from planner.notes.memory_note import full_front_notes
@@ -104,6 +105,11 @@ def plan_notes(job: Job, design: Design) -> list[str]:
         *cut_notes(job, plan),
         *interleaving_notes(job, plan),
     ]
-    notes += [*chosen_notes(job, plan), *compressed_notes(job, plan), *hybrid_notes(job, plan)]
+    notes += [
+        *expert_notes(job, plan),
+        *chosen_notes(job, plan),
+        *compressed_notes(job, plan),
+        *hybrid_notes(job, plan),
+    ]
     notes += [*muon_notes(job, plan), *vision_notes(job, plan)]
     return [*notes, *sharding_notes(job, plan), *placement_notes(job, plan)]

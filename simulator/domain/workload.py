@@ -53,7 +53,7 @@ class Workload(Record):
     """Number formats that the run may use for its matrix products."""
     framework: str | None = None
     """Framework of the catalogue (`capplan catalog frameworks`), whose habits hold for what a job file leaves out of the fields
-    below and of the search (`docs/how-to/frameworks.md`); left out: the defaults of this table, which are Megatron's."""
+    below and of the search (`docs/how-to/frameworks.md`); left out: Megatron's, except for `expert_products`."""
     attention: AttentionKernel = "flash"
     """`flash`: fused, made for the architecture; `flash-2`: FlashAttention-2, slower since Hopper (PyTorch until 2025); on
     MI300X and MI355X PyTorch's kernels, slower than AMD's own; `flash-1`: fused kernels of 2022-23 (FlashAttention-1, Triton);
