@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from planner.notes.doubts import doubts
 from planner.notes.reasons import searched_text
 from planner.recommended.comparisons import InputUncertainty
-from planner.recommended.design_words import configuration, layout, site_words
+from planner.recommended.design_words import configuration, layout, merits, powers, site_words
 from planner.recommended.recommendation import Design, Infeasibility, Recommendation, Spread
 from planner.report.data import Quantity, Report
 from planner.report.explorer import explorer
@@ -138,8 +138,20 @@ def _sentences(title: str, sentences: Sequence[str], class_: str | None = None) 
 
 
 def _configuration(best: Design) -> Html:
-    entries = [tag("div", tag("dt", name), tag("dd", words)) for name, words in configuration(best)]
-    return joined(tag("h3", "How to run it"), tag("dl", *entries, class_="facts"))
+    return joined(
+        tag("h3", "How to run it"),
+        _facts(configuration(best)),
+        tag("h3", "Further figures"),
+        _facts(
+            (name or "carbon", f"{figure}, {about}") for name, figure, about in (*powers(best), *merits(best))
+        ),
+    )
+
+
+def _facts(rows: Iterable[tuple[str, str]]) -> Html:
+    """Names and words, in two columns."""
+    entries = [tag("div", tag("dt", name), tag("dd", words)) for name, words in rows]
+    return tag("dl", *entries, class_="facts")
 
 
 def _infeasibility(found: Infeasibility) -> Html:

@@ -20,7 +20,7 @@ from planner.answer.recommend import recommend
 from planner.cli.commands import main
 from planner.job.file import load_job
 from planner.notes.cautions import cautions_on_answer
-from planner.recommended.design_words import configuration
+from planner.recommended.design_words import configuration, merits, powers
 from planner.report.build import DrawnReport
 from planner.report.data import DesignCounts, Figure, Quantity, Report
 from planner.report.designs import EXCESS_NAMES, METRICS, design_counts, packed
@@ -567,6 +567,15 @@ def test_a_page_tells_how_to_run_its_design() -> None:
     texts = Page(page(drawn())).texts
     place = texts.index("How to run it") + 1
     assert texts[place : place + len(told)] == told
+
+
+def test_a_page_has_every_figure_that_the_answer_has_on_a_terminal() -> None:
+    """Whoever approves a cluster asks whether to rent or to own it, and reads the page alone."""
+    texts = " ".join(Page(page(drawn())).texts)
+    assert "Further figures" in texts
+    for name, figure, about in (*powers(best_of(drawn().report)), *merits(best_of(drawn().report))):
+        assert f"{name or 'carbon'} {figure}, {about}" in texts
+    assert "rent or own" in texts
 
 
 def test_a_page_says_at_once_that_its_design_may_not_fit() -> None:
