@@ -14,7 +14,7 @@ from planner.notes.reasons import rule_text, searched_text, why_chosen
 from planner.recommended.designs import design_at
 from studies.designs.offer_tally import OfferTally
 from tests.planner.hand_made import recommended
-from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
+from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with
 
 DAY = 86_400.0
 
@@ -84,6 +84,16 @@ def test_offers_of_one_accelerator_are_told_apart_by_number_and_price() -> None:
     assert "with 16 x H100 SXM5 80GB of offers[1]: " in told[2]
     told = told_of_pair(spot, H100_RENTED, H100_RENTED, values=([30.0, 24.0], [1e6, 2e6]))
     assert told[1].endswith("offers[1] and offers[2] have the same accelerator.")
+
+
+def test_a_rival_that_is_bought_is_told_where_the_recommended_design_is_rented() -> None:
+    values = ([30.0, 24.0], [1e6, 2e6])
+    told = told_of_pair(A100_RENTED, H100_BOUGHT, values=values)
+    assert "with 16 x H100 SXM5 80GB, bought: " in told[1]
+    told = told_of_pair(H100_RENTED, H100_BOUGHT, values=values)
+    assert "with 16 x H100 SXM5 80GB of offers[1], bought: " in told[2]
+    told = told_of_pair(H100_BOUGHT, H100_BOUGHT, values=values)
+    assert "with 16 x H100 SXM5 80GB of offers[1]: " in told[2]
 
 
 def test_a_rival_of_the_same_offer_with_another_size_is_told_by_its_size() -> None:
