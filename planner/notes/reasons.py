@@ -31,7 +31,7 @@ def _change(value: float, reference: float) -> str:
 
 def _difference(objective: Objective, value: float, reference: float) -> str:
     """Returns the relative change of a value; for a risk its value, since ratios of small risks say nothing."""
-    return f"a {amount(objective, value)}" if objective.is_risk else _change(value, reference)
+    return amount(objective, value) if objective.is_risk else _change(value, reference)
 
 
 def why_chosen(job: Job, front: Evaluation, row: int, tally: OfferTally) -> tuple[str, ...]:

@@ -31,6 +31,8 @@ class Estimate(Record):
     def _is_ordered(self) -> Self:
         if not self.low <= self.mid <= self.high:
             raise ValueError(f"low ({self.low:g}) <= mid ({self.mid:g}) <= high ({self.high:g}) must hold")
+        if self.mid == 0.0 < self.high:
+            raise ValueError(f"mid must be above 0 where high ({self.high:g}) is: draws scale it")
         return self
 
 

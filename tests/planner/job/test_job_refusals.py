@@ -143,6 +143,13 @@ def test_gpu_hours_between_failures_have_a_rule_of_their_own(given: object, rule
     assert f"1 problem\n  reliability.gpu_hours_per_failure {rule}" in message
 
 
+def test_a_price_with_a_range_is_not_nothing_at_best() -> None:
+    """Draws are factors of the middle: of 0 all are 0, whatever the range says."""
+    rule = "offers[0].rent_usd_per_gpu_hour = {low: 0, mid: 0, high: 3}: mid must be above 0 where high (3) is"
+    assert rule in refusal(offered(rent_usd_per_gpu_hour={"low": 0, "mid": 0, "high": 3}))
+    parse_job(offered(rent_usd_per_gpu_hour=0))
+
+
 def test_a_failure_rate_is_given_once() -> None:
     both = {"gpu_hours_per_failure": 5e4, "failures_per_1000_node_days": 4}
     rule = "give either failures_per_1000_node_days or gpu_hours_per_failure, not both"
