@@ -29,7 +29,7 @@ from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 from simulator.machine.offer_table import OfferTable
 from simulator.machine.power import phase_power, power_levels
-from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.run.spare_nodes import sufficient_spare_nodes
 from simulator.run.stragglers import least_slowdown
 from simulator.run.wall_time import first_start_s
 from simulator.simulate import LAYOUTS_PER_BLOCK, layout_memory

@@ -25,7 +25,7 @@ from simulator.layout.expert_ranks import is_without_replicas
 from simulator.layout.model_states import FULL_GRADIENT_BYTES
 from simulator.machine.compute import SEPARATE_KERNELS
 from simulator.pipeline.groups import has_fitting_groups
-from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.run.spare_nodes import sufficient_spare_nodes
 from simulator.table import Booleans, Integers
 
 SHORTEST_PIECE = 2048

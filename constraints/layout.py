@@ -32,7 +32,7 @@ from simulator.layout.chunks import can_cut
 from simulator.layout.expert_ranks import expert_ranks
 from simulator.machine.offer_table import OfferTable
 from simulator.pipeline.groups import groups_excess
-from simulator.run.interruptions import most_nodes
+from simulator.run.spare_nodes import most_nodes
 from simulator.table import Booleans, Floats, Integers
 from simulator.traffic.context_exchange import head_ranks
 

@@ -25,7 +25,7 @@ from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 from simulator.machine.offer_table import OfferTable
 from simulator.record import Record
-from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.run.spare_nodes import sufficient_spare_nodes
 from simulator.table import Booleans, Integers
 
 Stage = Literal["rules", "bounds", "simulation"]

@@ -18,7 +18,7 @@ from planner.recommended.same_accelerators import CHOICES, SEARCHED
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable, is_interleaved
-from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.run.spare_nodes import sufficient_spare_nodes
 
 
 def untried(job: Job, plan: Plan) -> tuple[Untried, ...]:

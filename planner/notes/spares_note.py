@@ -7,7 +7,7 @@ from planner.recommended.recommendation import Design
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
-from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.run.spare_nodes import sufficient_spare_nodes
 from simulator.units import DAY
 
 LEAST_SAVING_FRACTION = 0.02

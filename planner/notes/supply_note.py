@@ -1,39 +1,45 @@
-"""Where does a plan that uses all nodes there are get others from? How long its run takes if it waits for repairs alone."""
+"""Where does a plan that uses nearly all nodes there are get others from? Its run waits for repairs, which is told."""
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
 from constraints.evaluation import evaluate
 from planner.recommended.recommendation import Design
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
+from simulator.run.spare_nodes import USUAL_QUEUE_S, queue_waits_s
 from simulator.units import DAY
 
 LEAST_DELAY_FRACTION = 0.02
 """Delay of the run by waits for repairs that is worth a note."""
+_FIELD = "reliability.restart.replace_from_queue_s"
 
 
 def supply_notes(job: Job, design: Design) -> list[str]:
-    """Returns a note on a design that leaves no node of its offer, if its run is longer where no other nodes can be had."""
-    plan, reliability = design.plan, job.reliability
-    most, queue_s = job.offers[plan.offer].max_nodes, reliability.restart.replace_from_queue_s
-    repair_s = reliability.repair_days * DAY
-    if most is None or design.num_nodes + plan.num_spare_nodes < most or queue_s >= repair_s:
+    """Returns a note on a design that leaves too few nodes of its offer, if its run is longer by waits for repairs."""
+    plans = PlanTable.from_plans([design.plan])
+    most, restart = job.offers[design.plan.offer].max_nodes, job.reliability.restart
+    if (
+        most is None
+        or restart.replace_from_queue_s is not None
+        or queue_waits_s(job, plans)[0] == USUAL_QUEUE_S
+    ):
         return []
-    restart = reliability.restart.model_copy(update={"replace_from_queue_s": repair_s})
-    alone = job.model_copy(update={"reliability": reliability.model_copy(update={"restart": restart})})
-    days = float(evaluate(alone, PlanTable.from_plans([plan])).scores.time_to_train_s[0]) / DAY
-    change = days / design.time_to_train_days - 1.0
-    if change < LEAST_DELAY_FRACTION:
+    lent = job.reliability.model_copy(
+        update={"restart": restart.model_copy(update={"replace_from_queue_s": USUAL_QUEUE_S})}
+    )
+    with_others = evaluate(job.model_copy(update={"reliability": lent}), plans).scores.time_to_train_s
+    days = float(with_others[0]) / DAY
+    change = days / design.time_to_train_days - 1.0 if np.isfinite(days) else 0.0
+    if change > -LEAST_DELAY_FRACTION:
         return []
-    field = "reliability.restart.replace_from_queue_s"
-    takes = f"takes {human.days(days)} ({human.change(change)})" if math.isfinite(days) else "never ends"
     note = (
-        f"All {most:,} nodes of offers[{plan.offer}].max_nodes are in use. The run nevertheless waits for another node only "
-        f"{human.duration(queue_s)} ({field}), as if there were more elsewhere. If there are none, it waits for repairs of "
-        f"{human.days(reliability.repair_days)} (reliability.repair_days) and {takes}: set {field}={human.typed(repair_s)}, "
-        "and let enough nodes be spares (fewer num_gpus, a batch that splits among them)."
+        f"Where no spare is left, the run waits for repairs of {human.days(job.reliability.repair_days)} "
+        f"(reliability.repair_days): the {most:,} nodes of offers[{design.plan.offer}].max_nodes are too few to have others. "
+        "With more of them as spares (fewer num_gpus, a batch that splits among them) it is shorter. If nodes come from "
+        f"elsewhere within {human.duration(USUAL_QUEUE_S)}, it takes {human.days(days)} ({human.change(change)}): set "
+        f"{_FIELD}={human.typed(USUAL_QUEUE_S)}."
     )
     return [note]

@@ -21,7 +21,7 @@ from simulator.domain.limits import Limits
 from simulator.domain.offer import GpuRange
 from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.machine.offer_table import OfferTable
-from simulator.run.interruptions import most_nodes
+from simulator.run.spare_nodes import most_nodes
 from simulator.simulate import steps_and_memory
 from simulator.table import Floats, Integers
 

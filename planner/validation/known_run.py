@@ -19,14 +19,14 @@ from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.domain.workload import Workload
 from simulator.record import Choice
-from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.run.spare_nodes import sufficient_spare_nodes
 from simulator.simulate import simulate
 
 TYPICAL = "typical"
 """The preset for a planner without data on the fleet."""
 RULES: Mapping[str, str] = {
     "software": "habits of the framework (`planner.measured.software.framework_habits`), as for steps of docs/validation.md",
-    "spare nodes": "as searches take them: 99 of 100 failures find one (`simulator.run.interruptions.sufficient_spare_nodes`)",
+    "spare nodes": "as searches take them: 99 of 100 failures find one (`simulator.run.spare_nodes.sufficient_spare_nodes`)",
     "failures, restarts, stragglers": f"the preset `{TYPICAL}`",
     "saves": "the defaults of a plan: scheme `async`, at the interval that loses least",
     "storage": "the default of a job",

@@ -131,7 +131,7 @@ def checkpoint_costs(
     """Returns the cost of a save for each design; `offers` holds one row per design."""
     parts = []
     for scheme, rows in _rows_by_scheme(plans.checkpoint_scheme):
-        designs = Designs.of(job.workload, plans, offers, step_time_s, optimizer_s, rows)
+        designs = Designs.of(job, plans, offers, step_time_s, optimizer_s, rows)
         parts.append((rows, SCHEMES[scheme](Saves.of(job, designs))))
     return CheckpointTable(**{name: _column(name, parts, len(plans)) for name in CheckpointTable.names()})
 

@@ -21,6 +21,7 @@ from simulator.layout.matrices import num_matrix_weights
 from simulator.layout.model_states import WEIGHT_BYTES
 from simulator.layout.trained_weights import num_trained_parameters, num_trained_routed_parameters
 from simulator.machine.offer_table import OfferTable
+from simulator.run.spare_nodes import queue_waits_s
 from simulator.table import Floats, Integers, Table, total
 
 Rows = NDArray[np.intp] | slice
@@ -40,6 +41,8 @@ class Designs(Table):
     """Ranks of one stage that hold one copy of everything else: t c without sharding, otherwise t z."""
     zero_stage: Integers
     num_spare_nodes: Integers
+    queue_wait_s: Floats
+    """How long a run without a spare waits for another node."""
     gpus_per_node: Integers
     reclaims_per_1000_node_days: Floats
     """How often a landlord takes a node back."""
@@ -54,7 +57,7 @@ class Designs(Table):
     @classmethod
     def of(
         cls,
-        workload: Workload,
+        job: Job,
         plans: PlanTable,
         offers: OfferTable,
         step_time_s: Floats,
@@ -66,10 +69,11 @@ class Designs(Table):
             num_gpus=plans.num_gpus[rows],
             num_stages=plans.pipeline_parallel[rows],
             replicas=plans.data_parallel[rows] * plans.context_parallel[rows],
-            expert_ranks=expert_set_ranks(workload, plans)[rows],
+            expert_ranks=expert_set_ranks(job.workload, plans)[rows],
             group_ranks=group_ranks(plans)[rows],
             zero_stage=plans.zero_stage[rows],
             num_spare_nodes=plans.num_spare_nodes[rows],
+            queue_wait_s=queue_waits_s(job, plans)[rows],
             gpus_per_node=offers.gpus_per_node[rows],
             reclaims_per_1000_node_days=offers.interruptions_per_1000_node_days[rows],
             host_copy_bytes_per_s=offers.host_copy_bytes_per_s[rows],
@@ -77,7 +81,7 @@ class Designs(Table):
             host_power_w=offers.host_power_w[rows],
             step_time_s=step_time_s[rows],
             optimizer_s=optimizer_s[rows],
-            forward_share=forward_share(workload, plans)[rows],
+            forward_share=forward_share(job.workload, plans)[rows],
         )
 
     @property

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from simulator.domain.reliability import GPUS_PER_COUNTED_NODE, Reliability
+from simulator.machine.offer_table import OfferTable
 from simulator.run.columns import Interruption
 from simulator.table import Floats, Integers
 from simulator.units import DAY
@@ -50,3 +53,21 @@ def nodes_of_domain(fleet: Reliability, num_gpus: Integers, gpus_per_node: Integ
 def lost_nodes_per_s(rates: dict[Interruption, Floats], domain_nodes: Floats) -> Floats:
     """Returns the nodes that go out of service per second, `(n,)`; process faults take none."""
     return np.asarray(rates[Interruption.NODE_FAULT] + domain_nodes * rates[Interruption.DOMAIN_FAULT])
+
+
+def rates_per_s(job: Job, plans: PlanTable) -> dict[Interruption, Floats]:
+    """Returns the interruptions of designs per second of up-time, by kind, `(n,)`."""
+    offers = OfferTable.from_job(job)
+    return interruption_rates_per_s(
+        job.reliability,
+        plans.num_gpus,
+        offers.gpus_per_node[plans.offer],
+        offers.interruptions_per_1000_node_days[plans.offer],
+    )
+
+
+def domain_nodes(job: Job, plans: PlanTable) -> Floats:
+    """Returns the number of a design's nodes in one failure domain, `(n,)`."""
+    return nodes_of_domain(
+        job.reliability, plans.num_gpus, OfferTable.from_job(job).gpus_per_node[plans.offer]
+    )

@@ -21,7 +21,7 @@ from constraints.space import Space
 from simulator.compiled import compiled
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
-from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.run.spare_nodes import sufficient_spare_nodes
 from simulator.table import Booleans, Floats, Integers
 from studies.designs.admission import DesignCodes
 

@@ -27,7 +27,7 @@ from constraints.evaluation import Evaluation
 from constraints.scheme_rules import can_save_by
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, PlanTable
-from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.run.spare_nodes import sufficient_spare_nodes
 from simulator.simulate import Outcomes, simulate
 from simulator.table import Floats
 from studies.algorithm import Results, SearchAlgorithm

@@ -19,7 +19,7 @@ from constraints.evaluation import evaluate
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from constraints.space import pruned_space
 from simulator.domain.plan import CheckpointScheme
-from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.run.spare_nodes import sufficient_spare_nodes
 from tests.support import H100_BOUGHT, H100_RENTED, job_with
 
 BIG = {**H100_RENTED, "num_gpus": {"min": 512, "max": 1024}}

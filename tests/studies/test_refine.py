@@ -16,7 +16,7 @@ from constraints.layout import is_valid_layout
 from constraints.space import pruned_space
 from simulator.domain.job import Job, Objective
 from simulator.domain.plan import LAYOUT_COLUMNS, CheckpointScheme, PlanTable
-from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.run.spare_nodes import sufficient_spare_nodes
 from studies.algorithm import Results
 from studies.searchers.refine import Refinement
 from tests.studies.study_jobs import small_job

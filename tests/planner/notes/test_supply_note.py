@@ -1,10 +1,11 @@
-"""Does a note say how long a run takes that uses all nodes there are, if none can be had from elsewhere?"""
+"""Does a note say that a run waits for repairs where too few nodes are left, and how long it is if others can be had?"""
 
 from __future__ import annotations
 
 import pytest
 
 from planner.one_design.simulated_design import simulate_plan
+from planner.recommended.recommendation import Design
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.offer import GpuRange
@@ -12,11 +13,11 @@ from simulator.domain.plan import Plan
 from tests.simulator.builders import changed, job_of, plan_of, training
 
 PLAN = plan_of(tensor=4, pipeline=4, context=2, data=32)
-NUM_NODES = 128
-REPAIR_S = 3 * 86_400.0
+NUM_NODES, ENOUGH = 128, 6
+QUEUE_S = 7200.0
 
 
-def job_with(most: int | None, *, queue_s: float = 7200.0, failures: float = 6.5) -> Job:
+def job_with(most: int | None, *, queue_s: float | None = None, failures: float = 6.5) -> Job:
     known = job_of(changed(training("llama-3.1-70b", global_batch_size=512), tokens=2e12))
     offer = changed(known.offers[0], max_nodes=most, num_gpus=GpuRange(min=8, max=1024))
     restart = changed(known.reliability.restart, replace_from_queue_s=queue_s)
@@ -24,41 +25,50 @@ def job_with(most: int | None, *, queue_s: float = 7200.0, failures: float = 6.5
     return changed(known, offers=(offer,), reliability=reliability)
 
 
-def supply_notes(job: Job, plan: Plan = PLAN) -> list[str]:
-    warnings = simulate_plan(job, plan, with_sensitivities=False).warnings
-    return [warning for warning in warnings if "are in use" in warning]
+def told(job: Job, plan: Plan = PLAN) -> tuple[Design, list[str]]:
+    found = simulate_plan(job, plan, with_sensitivities=False)
+    assert found.design is not None
+    return found.design, [warning for warning in found.warnings if "waits for repairs" in warning]
 
 
 # 6.5 failures in 1,000 days of each of 128 nodes, half of which take a node away: one in 2.4 days. Each then takes 3 days
 # instead of two hours, so that the run takes about twice as long.
-def test_the_note_has_the_run_that_waits_for_repairs_alone() -> None:
-    (note,) = supply_notes(job_with(NUM_NODES))
-    lent, alone = (
-        simulate_plan(job_with(NUM_NODES, queue_s=queue_s), PLAN, with_sensitivities=False).design
-        for queue_s in (7200.0, REPAIR_S)
-    )
-    assert lent is not None
-    assert alone is not None
+def test_the_note_has_the_run_that_gets_nodes_from_elsewhere() -> None:
+    alone, (note,) = told(job_with(NUM_NODES))
+    lent, none = told(job_with(NUM_NODES, queue_s=QUEUE_S))
+    assert none == []
     assert 1.9 < alone.time_to_train_days / lent.time_to_train_days < 2.4
-    assert note.startswith("All 128 nodes of offers[0].max_nodes are in use.")
-    change = human.change(alone.time_to_train_days / lent.time_to_train_days - 1.0)
-    assert f"and takes {human.days(alone.time_to_train_days)} ({change})" in note
-    assert "set reliability.restart.replace_from_queue_s=259200," in note
+    assert "the 128 nodes of offers[0].max_nodes are too few to have others" in note
+    change = human.change(lent.time_to_train_days / alone.time_to_train_days - 1.0)
+    assert f"it takes {human.days(lent.time_to_train_days)} ({change})" in note
+    assert note.endswith("set reliability.restart.replace_from_queue_s=7200.")
+    again, _ = told(job_with(NUM_NODES, queue_s=float(note.removesuffix(".").rpartition("=")[2])))
+    assert again == lent
 
 
 @pytest.mark.parametrize(
     "job",
     [
         pytest.param(job_with(None), id="nobody says how many nodes there are"),
-        pytest.param(job_with(NUM_NODES + 1), id="a node is left"),
-        pytest.param(job_with(NUM_NODES, queue_s=REPAIR_S), id="no nodes from elsewhere are assumed"),
-        pytest.param(job_with(NUM_NODES, failures=0.05), id="hardly a node fails"),
+        pytest.param(job_with(NUM_NODES + ENOUGH), id="enough nodes are left"),
+        pytest.param(job_with(NUM_NODES, failures=1e-6), id="no node fails"),
     ],
 )
-def test_elsewhere_there_is_none(job: Job) -> None:
-    assert supply_notes(job) == []
+def test_other_runs_get_other_nodes(job: Job) -> None:
+    design, notes = told(job)
+    lent = job.reliability.restart.model_copy(update={"replace_from_queue_s": QUEUE_S})
+    same = changed(job, reliability=changed(job.reliability, restart=lent))
+    assert notes == []
+    assert design.time_to_train_days == told(same)[0].time_to_train_days
+
+
+def test_a_delay_of_less_than_a_fiftieth_is_not_told() -> None:
+    alone, notes = told(job_with(NUM_NODES, failures=0.01))
+    lent, _ = told(job_with(NUM_NODES, failures=0.01, queue_s=QUEUE_S))
+    assert notes == []
+    assert 1.0 < alone.time_to_train_days / lent.time_to_train_days < 1.02
 
 
 def test_spares_that_suffice_need_no_other_nodes() -> None:
-    spared = PLAN.model_copy(update={"num_spare_nodes": 6})
-    assert supply_notes(job_with(NUM_NODES + 6), spared) == []
+    spared = PLAN.model_copy(update={"num_spare_nodes": ENOUGH})
+    assert told(job_with(NUM_NODES + ENOUGH), spared)[1] == []

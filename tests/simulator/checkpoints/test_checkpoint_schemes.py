@@ -82,7 +82,7 @@ class TestEveryScheme:
 
     def test_schemes_fill_columns_of_the_table_only(self) -> None:
         designs, ones = table_of(plan_of(data=64)), np.ones(1)
-        rows = Designs.of(JOB.workload, designs, OfferTable.from_job(JOB), ones, ones / 10, slice(None))
+        rows = Designs.of(JOB, designs, OfferTable.from_job(JOB), ones, ones / 10, slice(None))
         for scheme, costs in SCHEMES.items():
             assert costs(Saves.of(JOB, rows)).keys() <= set(CheckpointTable.names()), scheme
 

@@ -17,12 +17,8 @@ from simulator.domain.plan import CheckpointScheme, Plan, Recompute
 from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability, Restart
 from simulator.domain.straggler_causes import Stragglers
 from simulator.machine.training import training_constants
-from simulator.run.interruptions import (
-    interruptions,
-    mean_time_between_failures_s,
-    node_losses_within,
-    sufficient_spare_nodes,
-)
+from simulator.run.interruptions import interruptions, mean_time_between_failures_s
+from simulator.run.spare_nodes import node_losses_within, sufficient_spare_nodes
 from simulator.run.stragglers import (
     draw_straggler_slowdowns,
     excess_share,

@@ -1,0 +1,128 @@
+"""How many spare nodes are enough, and where does another node come from when none is left?
+
+The number of nodes in repair is Poisson. Enough are the fewest spares that suffice for `SPARE_CONFIDENCE` of the failures.
+Where an offer has fewer nodes left (`max_nodes`), held as spares or not, there are none to borrow: the run waits for a repair.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import pdtrik
+
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.layout.trained_weights import trained_flop_per_token
+from simulator.machine.offer_table import OfferTable
+from simulator.run.columns import Interruption
+from simulator.run.interruption_rates import domain_nodes, lost_nodes_per_s, rates_per_s
+from simulator.run.losses import probability_in_repair
+from simulator.table import Floats, Integers
+from simulator.units import DAY, HOUR
+
+SPARE_CONFIDENCE = 0.99
+"""Share of failures that `sufficient_spare_nodes` covers."""
+LEAST_MFU_FRACTION = 0.1
+"""Share of the peak below which few runs are worth it: `sufficient_spare_nodes` takes a run that is not simulated yet to last
+no longer. This is a choice for decisions, not physics: of the run, only whether nodes can be borrowed depends on it."""
+USUAL_QUEUE_S = 2 * HOUR
+"""Waiting for a newly allocated node when no spare is left (TrainMover, arXiv 2412.12636: stop-and-restart without standby
+takes about two hours)."""
+_NUM_HALVINGS = 24
+"""Bisection steps over the range of spares: ten million of them down to one."""
+_NO_FAILURE_MEAN = -math.log(SPARE_CONFIDENCE)
+"""Mean number of failures for which `SPARE_CONFIDENCE` of all cases have none: e^-mean."""
+
+
+def sufficient_spare_nodes(job: Job, plans: PlanTable, run_s: Floats | None = None) -> Integers:
+    """Returns the fewest spare nodes, `(n,)`, such that a failure finds one in `SPARE_CONFIDENCE` of all cases.
+
+    The answer is zero if the run is likely, with the same confidence, to end before any node fails. The number of nodes in
+    repair is Poisson. Where an offer has fewer nodes left (`max_nodes`), the answer is all of these.
+
+    Args:
+        job: the job.
+        plans: the designs.
+        run_s: how long their runs last without failures, `(n,)`; left out: at `LEAST_MFU_FRACTION` of the peak.
+    """
+    run_s = _longest_run_s(job, plans) if run_s is None else run_s
+    return np.asarray(np.minimum(_enough(job, plans, run_s), _nodes_left(job, plans)), dtype=np.int64)
+
+
+def queue_waits_s(job: Job, plans: PlanTable) -> Floats:
+    """Returns how long a run without a spare waits for another node that did not fail before, `(n,)`.
+
+    Where the nodes that an offer has left are fewer than enough, and the job says nothing else, only repairs bring nodes: the
+    wait is at least as long as one. It does not depend on how many of those left are spares.
+    """
+    restart = job.reliability.restart
+    if restart.replace_from_queue_s is not None:
+        return np.full(len(plans), restart.replace_from_queue_s)
+    if all(offer.max_nodes is None for offer in job.offers):
+        return np.full(len(plans), USUAL_QUEUE_S)
+    has_few = _nodes_left(job, plans) < _enough(job, plans, _longest_run_s(job, plans))
+    repair_s = job.reliability.repair_days * DAY + restart.replace_from_spare_s
+    return np.asarray(np.where(has_few, np.maximum(repair_s, USUAL_QUEUE_S), USUAL_QUEUE_S))
+
+
+def _enough(job: Job, plans: PlanTable, run_s: Floats) -> Floats:
+    """Returns the fewest spare nodes that suffice for runs of this length, `(n,)`, however many there are."""
+    ends_before = node_losses_within(job, plans, run_s) <= _NO_FAILURE_MEAN
+    # Without a step there is no run length; taking the smaller value that is a number keeps the spares finite.
+    in_repair = node_losses_within(job, plans, np.fmin(job.reliability.repair_days * DAY, run_s))
+    return np.asarray(np.where(ends_before, 0.0, _spares_for_losses(job, plans, in_repair)))
+
+
+def _nodes_left(job: Job, plans: PlanTable) -> Floats:
+    """Returns how many nodes of its offer a plan does not train on, `(n,)`; infinite where their number is not limited."""
+    nodes = np.ceil(plans.num_gpus / OfferTable.from_job(job).gpus_per_node[plans.offer])
+    return np.asarray(np.maximum(0.0, most_nodes(job)[plans.offer] - nodes))
+
+
+def most_nodes(job: Job) -> Floats:
+    """Returns the nodes of each offer, spares included, one entry per offer; infinite where their number is not limited."""
+    return np.array([np.inf if offer.max_nodes is None else offer.max_nodes for offer in job.offers])
+
+
+def _spares_for_losses(job: Job, plans: PlanTable, in_repair: Floats) -> Floats:
+    """Returns the fewest spares for this mean number of nodes in repair, `(n,)`; at least one."""
+    # Below that mean one spare is enough, and the percentile of the continuous distribution would be negative.
+    # The percentile takes a microsecond, and clusters of one size share it.
+    means, inverse = np.unique(np.maximum(in_repair, _NO_FAILURE_MEAN), return_inverse=True)
+    percentile = pdtrik(SPARE_CONFIDENCE, means)[inverse]
+    alone = np.where(in_repair <= _NO_FAILURE_MEAN, 1.0, np.ceil(percentile + 1.0))
+    if job.reliability.domain_failures_per_1000_domain_days == 0.0:
+        return alone
+    return _spares_for_domains(job, plans, in_repair, alone)
+
+
+def _spares_for_domains(job: Job, plans: PlanTable, in_repair: Floats, alone: Floats) -> Floats:
+    """Returns the fewest spares where domains fail, `(n,)`: all nodes of one fail at once, and as many must stand by."""
+    rates, size = rates_per_s(job, plans), domain_nodes(job, plans)
+    node, domain = rates[Interruption.NODE_FAULT], rates[Interruption.DOMAIN_FAULT]
+    seconds = in_repair / lost_nodes_per_s(rates, size)
+    clusters, inverse = np.unique(np.stack([node, domain, size, seconds, alone]), axis=1, return_inverse=True)
+    node, domain, size, seconds, alone = clusters
+    low, high = np.zeros(len(node)), size * (alone + 1.0)
+    for _ in range(_NUM_HALVINGS):
+        middle = np.floor(0.5 * (low + high))
+        for_node, for_domain = (
+            probability_in_repair(middle - count + 1.0, node * seconds, domain * seconds, size)
+            for count in (1.0, size)
+        )
+        suffices = node * for_node + domain * for_domain <= (1.0 - SPARE_CONFIDENCE) * (node + domain)
+        low, high = np.where(suffices, low, middle), np.where(suffices, middle, high)
+    return np.asarray(high[inverse.reshape(-1)])
+
+
+def node_losses_within(job: Job, plans: PlanTable, time_s: Floats | float) -> Floats:
+    """Returns the mean number of nodes that go out of service within a time, `(n,)`; process faults take none."""
+    return np.asarray(time_s * lost_nodes_per_s(rates_per_s(job, plans), domain_nodes(job, plans)))
+
+
+def _longest_run_s(job: Job, plans: PlanTable) -> Floats:
+    """Length of the run at `LEAST_MFU_FRACTION` of the peak, `(n,)`; NaN where the number format is missing."""
+    workload, offers = job.workload, OfferTable.from_job(job).take(plans.offer)
+    flop = workload.tokens * trained_flop_per_token(workload)
+    return np.asarray(flop / (plans.num_gpus * offers.peak_of(plans.precision) * LEAST_MFU_FRACTION))

@@ -1,0 +1,72 @@
+"""How long does a run wait for another node where no spare is left? That follows from what its offer has left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, Plan, PlanTable
+from simulator.run.spare_nodes import USUAL_QUEUE_S, queue_waits_s, sufficient_spare_nodes
+from simulator.simulate import simulate
+from tests.support import H100_RENTED, job_with
+
+REPAIR_DAYS, SPARE_S = 2, 60.0
+REPAIR_S = REPAIR_DAYS * 86_400.0 + SPARE_S
+"""A repair, and the minute in which the node is brought in."""
+NUM_NODES = 32
+PLAN = Plan(offer=0, num_gpus=8 * NUM_NODES, data_parallel=8 * NUM_NODES)
+NODES_LEFT = range(12)
+
+
+def job_of(left: int | None = None, **restart: float) -> Job:
+    """The job on an offer that has so many nodes beside those of the plan."""
+    most = {} if left is None else {"max_nodes": NUM_NODES + left}
+    return job_with(
+        {**H100_RENTED, "num_gpus": {"min": 8, "max": 8 * NUM_NODES}, **most},
+        workload={"tokens": 1e12, "global_batch_size": 256},
+        reliability={"preset": "harsh", "repair_days": REPAIR_DAYS, "restart": restart},
+    )
+
+
+def plans_of(*spares: int, **fields: object) -> PlanTable:
+    return PlanTable.from_plans([PLAN.model_copy(update={"num_spare_nodes": n, **fields}) for n in spares])
+
+
+def enough_spares() -> int:
+    return int(sufficient_spare_nodes(job_of(), plans_of(0))[0])
+
+
+def test_nodes_are_borrowed_unless_too_few_are_left_to_be_spares() -> None:
+    enough = enough_spares()
+    assert enough in NODES_LEFT[2:]
+    waits = {left: queue_waits_s(job_of(left), plans_of(0))[0] for left in NODES_LEFT}
+    assert waits == {left: USUAL_QUEUE_S if left >= enough else REPAIR_S for left in NODES_LEFT}
+    assert queue_waits_s(job_of(), plans_of(0))[0] == USUAL_QUEUE_S
+
+
+def test_the_wait_is_the_same_with_any_spares() -> None:
+    """Proofs about designs without spares hold for those with any: a spare must not take borrowed nodes away."""
+    for left in NODES_LEFT:
+        waits = queue_waits_s(job_of(left), plans_of(*range(left + 1)))
+        assert len(set(waits.tolist())) == 1
+
+
+def test_every_further_spare_shortens_the_run_on_nodes_that_are_few() -> None:
+    few = enough_spares() - 1
+    walls = simulate(job_of(few), plans_of(*range(few + 1))).run.wall_time_s
+    assert (np.diff(walls) < 0.0).all()
+
+
+@pytest.mark.parametrize("scheme", [CheckpointScheme.ASYNC, CheckpointScheme.REPLICA_FT])
+def test_few_nodes_are_like_a_queue_as_long_as_a_repair(scheme: CheckpointScheme) -> None:
+    plans = plans_of(0, 1, checkpoint_scheme=scheme)
+    few, told = job_of(1), job_of(1, replace_from_queue_s=REPAIR_S)
+    usual = job_of(1, replace_from_queue_s=USUAL_QUEUE_S)
+    walls, as_told, shorter = (simulate(job, plans).run.wall_time_s for job in (few, told, usual))
+    assert walls.tolist() == as_told.tolist()
+    assert (walls > shorter).all()
+
+
+def test_what_the_job_says_of_the_queue_holds() -> None:
+    assert queue_waits_s(job_of(0, replace_from_queue_s=600.0), plans_of(0, 0)).tolist() == [600.0, 600.0]
