@@ -128,6 +128,8 @@ version, seed and effort give the same plan (one worker, deterministic time).
 *Stops holding:*
 
 - A job runs on one kind of capacity and in one piece.
+- A run whose spares are all in repair gets another node within two hours, even if all nodes of the plan are in use; its job may
+  say otherwise (`reliability.restart.replace_from_queue_s`).
 - Nodes that are held for longer than they or their network are written off over cost and emit at the same rate, as if they were
   replaced; `capital_usd` and `left_usd` are those of the first purchase. A note says so.
 - Of several designs for the same number of nodes the fastest is taken, though another one may draw less power.
