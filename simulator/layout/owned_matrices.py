@@ -243,18 +243,17 @@ def packed_in_chunks(workload: Workload, plans: PlanTable, chunks: Chunks, kinds
     layers = np.moveaxis(_layers(chunks), 0, 2).astype(np.int64).reshape(num_designs * num_chunks, 3)
     design = np.repeat(np.arange(num_designs), num_chunks)
     is_first = np.tile(np.arange(num_chunks) == 0, num_designs) & workload.overlaps_gradient_sync
+    # Replicas that share routed experts may be as many in layouts whose buckets differ.
+    least = np.where(is_first, least_bucket_weights(workload, plans)[design], np.inf)
     shared = (kinds.parts, kinds.ranks, plans.expert_parallel)
-    first, inverse = first_of_equals(
-        [*layers.T, is_first.astype(np.int64), *(each[design] for each in shared)]
-    )
+    first, inverse = first_of_equals([*layers.T, least, *(each[design] for each in shared)])
     chosen = design[first]
-    least = np.where(is_first[first], least_bucket_weights(workload, plans)[chosen], np.inf)
     found = packed(
         layers[first],
         kinds.per_layer[chosen],
         Sizes(*(each[chosen] for each in kinds.sizes)),
         kinds.ranks[chosen],
-        least,
+        least[first],
     )
     shape = num_designs, num_chunks
     return Shares(

@@ -28,7 +28,7 @@ from simulator.layout.owned_matrices import (
 from simulator.layout.stage_content import StageContent
 from simulator.memory.peak import peak_memory
 from simulator.table import total
-from tests.simulator.builders import changed, gpt, plan_of, table_of, training
+from tests.simulator.builders import changed, gpt, memory_of, plan_of, table_of, training
 
 SMALL = gpt(num_layers=16)
 """16 layers of four matrices; 2,048 wide."""
@@ -326,6 +326,14 @@ class TestBuckets:
         assert found[1:].tolist() == [2.0, np.inf, found[3]]
         assert 16 <= found[0] <= 18
         assert np.all(np.isinf(num_first_buckets(with_muon(muon=DEALT), plans, chunks)))
+
+    def test_layouts_with_equally_many_replicas_of_experts_have_buckets_of_their_own(self) -> None:
+        """In both, 128 ranks share out experts, but buckets grow with the replicas of all other weights: 512 and 128."""
+        workload = with_muon("qwen3-30b-a3b")
+        plans = plan_of(data=512, expert=4), plan_of(tensor=4, data=128, expert=4)
+        assert kinds_of(workload, table_of(*plans))[-1].ranks.tolist() == [128, 128]
+        alone = [memory_of(workload, plan).peak_bytes[0] for plan in plans]
+        assert memory_of(workload, *plans).peak_bytes.tolist() == alone
 
     def test_those_of_routed_experts_count_if_there_are_more(self) -> None:
         plans = table_of(plan_of(data=8, expert=8))
