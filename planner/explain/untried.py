@@ -66,6 +66,8 @@ def _tried(job: Job, plan: Plan, name: str) -> Collection[object] | None:
             return [None if size == plan.pipeline_parallel else size for size in sizes or (None,)]
         case "context_parallel":
             return contexts(job)
+        case "expert_parallel":  # without experts the list is not used
+            return search.expert_parallel if job.workload.model.experts else None
         case "recompute_num_layers":
             return (None, *(search.recompute_num_layers or ()))
         case "zero_stage":

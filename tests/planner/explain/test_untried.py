@@ -98,6 +98,12 @@ def test_a_choice_beside_the_space_is_told_with_what_is_tried(
     assert found == told
 
 
+def test_degrees_of_expert_parallelism_leave_dense_models_alone() -> None:
+    assert not choices(job_with(search={"expert_parallel": [2, 4]}))
+    experts = job_with(workload={"model": "mixtral-8x7b"}, search={"expert_parallel": [2, 4]})
+    assert choices(experts)["expert_parallel"] == ("1", ("2", "4"), "search.expert_parallel")
+
+
 def test_degrees_beyond_the_defaults_are_told() -> None:
     found = choices(job_with(), tp=2, pp=3, dp=4)
     assert found["pipeline_parallel"][0] == "3"
