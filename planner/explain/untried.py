@@ -74,8 +74,10 @@ def _tried(job: Job, plan: Plan, name: str) -> Collection[object] | None:
             is_any = plan.pipeline_parallel == 1 or search.shards_more_in_pipelines
             return [stage for stage in search.searched_zero_stages if stage < 2 or is_any]
         case "shard_ranks":
-            of_node = node_shard_ranks(job, np.array(plan.offer), np.array(plan.tensor_parallel))
-            return [int(of_node) if is_hybrid else None for is_hybrid in search.hybrid_sharding]
+            of_node = int(node_shard_ranks(job, np.array(plan.offer), np.array(plan.tensor_parallel)))
+            is_whole = of_node == plan.data_parallel * plan.context_parallel
+            groups = [of_node if is_hybrid and not is_whole else None for is_hybrid in search.hybrid_sharding]
+            return list(dict.fromkeys(groups))
         case _:
             listed: Collection[object] | None = attrgetter(_field(name))(job)
             return listed

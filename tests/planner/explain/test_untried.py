@@ -74,6 +74,7 @@ def as_text(plan: Plan) -> str:
         ({"pipeline_schedule": "zb_h1"}, ("zb_h1", ("1f1b", "zb_v"), "search.pipeline_schedules")),
         ({"zero_stage": 2}, ("2", ("1",), "search.zero_stages")),
         ({"shard_ranks": 2}, ("2", ("4", "all"), "search.hybrid_sharding")),
+        ({"dp": 4, "shard_ranks": 2}, ("2", ("all",), "search.hybrid_sharding")),
         (
             {"vpp": 4, "interleaved_group_size": 16},
             ("16", ("4", "8"), "search.interleaved_group_sizes"),
@@ -102,6 +103,12 @@ def test_degrees_of_expert_parallelism_leave_dense_models_alone() -> None:
     assert not choices(job_with(search={"expert_parallel": [2, 4]}))
     experts = job_with(workload={"model": "mixtral-8x7b"}, search={"expert_parallel": [2, 4]})
     assert choices(experts)["expert_parallel"] == ("1", ("2", "4"), "search.expert_parallel")
+
+
+def test_the_ranks_of_a_node_may_be_all_there_are() -> None:
+    job = job_with({**H100_RENTED, "num_gpus": {"min": 16, "max": 16}}, search={"hybrid_sharding": [True]})
+    for plan in plans_of(job)[::17]:
+        assert untried(job, plan) == (), plan
 
 
 def test_degrees_beyond_the_defaults_are_told() -> None:
