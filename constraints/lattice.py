@@ -308,7 +308,7 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     choices = np.array(
         [
             (r.code, stage, precision.code, schedule.code, is_hybrid, num_layers, group_size)
-            for r in _recomputations(job)
+            for r in recomputations(job)
             for num_layers in ((0, *(search.recompute_num_layers or ())) if r is Recompute.FULL else (0,))
             for stage in search.searched_zero_stages
             for precision in job.workload.precisions
@@ -339,8 +339,8 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     return table.take(_is_own_sharding(job, table) & _is_dealt_as_chosen(table, chosen[:, 6]))
 
 
-def _recomputations(job: Job) -> list[Recompute]:
-    """Allowed recomputations, except selective where it only costs time: fused attention to all tokens keeps no scores."""
+def recomputations(job: Job) -> list[Recompute]:
+    """Returns those that are allowed, without selective where it only costs time: fused attention to all keeps no scores."""
     workload, allowed = job.workload, job.search.recompute
     keeps_more = workload.attention in SEPARATE_KERNELS or workload.model.indexer
     is_idle = workload.recomputes_nothing or (workload.recomputes_core_alone and not keeps_more)

@@ -11,7 +11,7 @@ from operator import attrgetter
 import numpy as np
 
 from constraints.answers import has_any_number_of_spares, is_refined, stepped_caps
-from constraints.lattice import contexts, node_shard_ranks, pipelines, tensor_degrees
+from constraints.lattice import contexts, node_shard_ranks, pipelines, recomputations, tensor_degrees
 from planner.explain.explanation import Untried
 from planner.recommended.choice_words import written
 from planner.recommended.same_accelerators import CHOICES, SEARCHED
@@ -43,6 +43,8 @@ def _plainly(plan: Plan) -> Plan:
 
 def _layout_choices(job: Job, plan: Plan) -> Iterator[Untried]:
     for name in CHOICES:
+        if name == "expert_parallel" and job.workload.model.experts is None:
+            continue  # the list is not used
         values = _tried(job, plan, name)
         if values is not None and getattr(plan, name) not in values:
             tried = tuple(written(plan.model_copy(update={name: value}), name) for value in values)
@@ -66,21 +68,26 @@ def _tried(job: Job, plan: Plan, name: str) -> Collection[object] | None:
             return [None if size == plan.pipeline_parallel else size for size in sizes or (None,)]
         case "context_parallel":
             return contexts(job)
-        case "expert_parallel":  # without experts the list is not used
-            return search.expert_parallel if job.workload.model.experts else None
+        case "recompute":
+            return recomputations(job)
         case "recompute_num_layers":
             return (None, *(search.recompute_num_layers or ()))
         case "zero_stage":
             is_any = plan.pipeline_parallel == 1 or search.shards_more_in_pipelines
             return [stage for stage in search.searched_zero_stages if stage < 2 or is_any]
         case "shard_ranks":
-            of_node = int(node_shard_ranks(job, np.array(plan.offer), np.array(plan.tensor_parallel)))
-            is_whole = of_node == plan.data_parallel * plan.context_parallel
-            groups = [of_node if is_hybrid and not is_whole else None for is_hybrid in search.hybrid_sharding]
-            return list(dict.fromkeys(groups))
+            return _tried_groups(job, plan)
         case _:
             listed: Collection[object] | None = attrgetter(_field(name))(job)
             return listed
+
+
+def _tried_groups(job: Job, plan: Plan) -> list[int | None]:
+    """Ranks of the shard groups that are tried; `None` where these are all."""
+    of_node = int(node_shard_ranks(job, np.array(plan.offer), np.array(plan.tensor_parallel)))
+    is_whole = of_node == plan.data_parallel * plan.context_parallel
+    groups = [of_node if is_hybrid and not is_whole else None for is_hybrid in job.search.hybrid_sharding]
+    return list(dict.fromkeys(groups))
 
 
 def _field(choice: str) -> str:

@@ -75,6 +75,7 @@ def as_text(plan: Plan) -> str:
         ({"zero_stage": 2}, ("2", ("1",), "search.zero_stages")),
         ({"shard_ranks": 2}, ("2", ("4", "all"), "search.hybrid_sharding")),
         ({"dp": 4, "shard_ranks": 2}, ("2", ("all",), "search.hybrid_sharding")),
+        ({"recompute": "selective"}, ("selective", ("none", "full"), "search.recompute")),
         (
             {"vpp": 4, "interleaved_group_size": 16},
             ("16", ("4", "8"), "search.interleaved_group_sizes"),
@@ -97,6 +98,11 @@ def test_a_choice_beside_the_space_is_told_with_what_is_tried(
 ) -> None:
     (found,) = choices(JOB, **change).values()
     assert found == told
+
+
+def test_recomputation_of_scores_is_tried_where_kernels_keep_them() -> None:
+    job = job_with(workload={"attention": "unfused"})
+    assert "recompute" not in choices(job, recompute="selective")
 
 
 def test_degrees_of_expert_parallelism_leave_dense_models_alone() -> None:
