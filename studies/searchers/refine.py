@@ -59,10 +59,12 @@ class Refinement(SearchAlgorithm):
         rows = spread_rows(len(front), MAX_DESIGNS)
         self.designs = designs = front.take(rows)
         """The designs from which it starts."""
-        spares = sufficient_spare_nodes(job, designs.plans, designs.outcomes.run.calm_s).tolist()
+        listed = sufficient_spare_nodes(job, designs.plans)
+        # A slow run may need more, but proofs about answers cover no more than are listed.
+        spares = np.minimum(listed, sufficient_spare_nodes(job, designs.plans, designs.outcomes.run.calm_s))
         intervals = _intervals(job, designs.plans)
         self._tuners = [
-            _Tuner(job, designs.take(np.array([row])), spares[row], intervals[row], seed + row)
+            _Tuner(job, designs.take(np.array([row])), int(spares[row]), intervals[row], seed + row)
             for row in range(len(designs))
         ]
         self._none = front.plans.take(slice(0))

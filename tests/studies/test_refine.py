@@ -20,6 +20,7 @@ from simulator.run.spare_nodes import sufficient_spare_nodes
 from studies.algorithm import Results
 from studies.searchers.refine import Refinement
 from tests.studies.study_jobs import small_job
+from tests.support import H100_RENTED, job_with
 
 SYNC, ASYNC = CheckpointScheme.SYNC_SHARDED, CheckpointScheme.ASYNC
 
@@ -49,6 +50,21 @@ def test_schemes_and_spares_that_the_job_allows_are_tried_and_no_others() -> Non
     assert (tried.num_spare_nodes >= 0).all()
     assert (tried.num_spare_nodes <= np.tile(sufficient_spare_nodes(job, front.plans), 30)).all()
     assert is_valid_layout(job, tried).all()
+
+
+def test_a_slow_run_tries_no_more_spares_than_proofs_cover() -> None:
+    """At 2 % of the peak it lasts five times as long as the run for which spares are listed, and would need more of them."""
+    job = job_with(
+        {**H100_RENTED, "num_gpus": {"min": 256, "max": 256}},
+        workload={"model": "pythia-1.4b", "tokens": 2e11, "sequence_length": 1024, "global_batch_size": 32},
+        search={"micro_batch_sizes": [1], "tensor_parallel": [8], "num_refinements": 20},
+        reliability={"preset": "harsh", "failures_per_1000_node_days": 60, "repair_days": 30},
+    )
+    front = evaluate(job, pruned_space(job).designs().take(slice(0, 2)))
+    listed = sufficient_spare_nodes(job, front.plans)
+    assert (sufficient_spare_nodes(job, front.plans, front.outcomes.run.calm_s) > listed).all()
+    tried = PlanTable.concatenate(refined(job, front)[0])
+    assert (tried.num_spare_nodes <= np.tile(listed, 20)).all()
 
 
 @pytest.mark.parametrize("with_spares", [True, False])
