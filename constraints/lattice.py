@@ -258,11 +258,10 @@ def contexts(job: Job) -> list[int]:
     return degrees
 
 
-def _experts(job: Job) -> list[int]:
-    experts = job.workload.model.experts
-    if experts is None:
-        return [1]
-    return list(job.search.expert_parallel or divisors(experts.num_experts))
+def experts(job: Job) -> list[int]:
+    """Degrees of expert parallelism: those that the job lists, or divisors of the experts; 1 without any."""
+    mixture = job.workload.model.experts
+    return list(job.search.expert_parallel or divisors(mixture.num_experts)) if mixture else [1]
 
 
 def _with_data_parallel(job: Job, index: int, degrees: Degrees, splits: Integers) -> Integers:
@@ -296,7 +295,7 @@ def _batch_splits(job: Job) -> Integers:
         (micro_batch, expert, replicas, batch // micro_batch // replicas)
         for micro_batch in job.search.micro_batch_sizes
         if batch % micro_batch == 0
-        for expert in _experts(job)
+        for expert in experts(job)
         for replicas in divisors(batch // micro_batch)
     ]
     return np.array(splits, dtype=np.int64).reshape(-1, 4).T

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from constraints.divisors import divisors
 from constraints.feasibility import exact_solver, minimal_conflict, sufficient_conflict
-from constraints.lattice import contexts, filled_cuts, listed_cuts, pipelines
+from constraints.lattice import contexts, experts, listed_cuts, pipelines
 from constraints.layout import recomputes_encoder, shared_vision, split_heads
+from constraints.reach import cuts, most_accelerators, most_sequences, tensors
 from simulator.domain.job import Job
 from simulator.domain.linear_attention import LinearAttention
 from simulator.domain.offer import Offer
@@ -42,8 +43,8 @@ DEGREE_RULE_NAMES = (
 )
 """Rules of layouts on degrees and on the schedule, in the order in which reports name them. Rules of checkpoint schemes are
 left out because they choose no degrees; groups of `shard_ranks` are not chosen here."""
-REACH = 2
-"""Accelerators and sequences are searched up to this multiple of what the job names."""
+FURTHEST = 2 * 10**9
+"""No number of accelerators or sequences that is searched, and no difference of two, is larger."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,13 @@ def conflicting_rules(job: Job) -> tuple[str, ...]:
     """
     if not any(listed_cuts(job)):
         return ("interleaving",)  # one stage, and several chunks on it, is all that is listed
-    return minimal_conflict(DEGREE_RULE_NAMES, lambda assumed: _conflict(job, assumed))
+    # What no number of accelerators resolves is told first: more of them would not help.
+    of_any_size = tuple(name for name in DEGREE_RULE_NAMES if name != "gpu_range")
+    tried = (
+        minimal_conflict(names, lambda assumed: _conflict(job, assumed))
+        for names in (of_any_size, DEGREE_RULE_NAMES)
+    )
+    return next(filter(None, tried), ())
 
 
 def nearest_layout(job: Job) -> NearestLayout:
@@ -142,9 +149,7 @@ class _Model:
         from ortools.sat.python import cp_model
 
         model = cp_model.CpModel()
-        most_gpus = REACH * max(offer.num_gpus.max for offer in job.offers)
-        most_sequences = REACH * job.workload.global_batch_size
-        experts = job.workload.model.experts
+        most_gpus, most_batch = most_accelerators(job), most_sequences(job)
 
         def one_of(values: Iterable[int], name: str) -> cp_model.IntVar:
             return model.new_int_var_from_domain(cp_model.Domain.from_values(sorted(values)), name)
@@ -154,18 +159,16 @@ class _Model:
             model=model,
             keeps={name: model.new_bool_var(f"keeps {name}") for name in DEGREE_RULE_NAMES},
             offer=model.new_int_var(0, len(job.offers) - 1, "offer"),
-            tensor=one_of(_tensor(job), "t"),
-            pipeline=one_of({p for p, _ in _cuts(job)}, "p"),
-            virtual=one_of({v for _, v in _cuts(job)}, "v"),
+            tensor=one_of(tensors(job), "t"),
+            pipeline=one_of({p for p, _ in cuts(job)}, "p"),
+            virtual=one_of({v for _, v in cuts(job)}, "v"),
             context=one_of(contexts(job), "c"),
-            expert=one_of(
-                job.search.expert_parallel or divisors(experts.num_experts) if experts else [1], "e"
-            ),
+            expert=one_of(experts(job), "e"),
             replicas=model.new_int_var(1, most_gpus, "D"),
             micro_batch=one_of(job.search.micro_batch_sizes, "b"),
-            num_micro=model.new_int_var(1, most_sequences, "m"),
+            num_micro=model.new_int_var(1, most_batch, "m"),
             num_gpus=model.new_int_var(1, most_gpus, "N"),
-            batch=model.new_int_var(1, most_sequences, "B"),
+            batch=model.new_int_var(1, most_batch, "B"),
         )
         split = (built.tensor, built.pipeline, built.context, built.replicas)
         model.add_multiplication_equality(built.num_gpus, split)
@@ -178,7 +181,7 @@ class _Model:
         """Makes the distance from the offers' ranges (`gpu_range`) or from the job's batch as small as possible."""
         model = self.model
         value = self.num_gpus if rule == "gpu_range" else self.batch
-        away = model.new_int_var(0, REACH * 10**9, "away")
+        away = model.new_int_var(0, FURTHEST, "away")
         if rule == "gpu_range":
             for offer, is_taken in self._offers():
                 model.add(away >= offer.num_gpus.min - value).only_enforce_if(is_taken)
@@ -225,7 +228,7 @@ class _Model:
         self, divisor: cp_model.IntVar | int, value: cp_model.IntVar, where: list[cp_model.IntVar]
     ) -> None:
         """Requires that a divisor divides a value where some literals hold."""
-        remainder = self.model.new_int_var(0, REACH * 10**9, "remainder")
+        remainder = self.model.new_int_var(0, FURTHEST, "remainder")
         self.model.add_modulo_equality(remainder, value, divisor)
         self.model.add(remainder == 0).only_enforce_if(*where)
 
@@ -251,11 +254,11 @@ class _Model:
         """Cuts of the layers, by their index in the list of all cuts, and one of the schedules that the job lists."""
         from ortools.sat.python import cp_model
 
-        cuts, valid = _cuts(self.job), set(pipelines(self.job))
-        place = self.model.new_int_var(0, len(cuts) - 1, "cut")
-        rows = [(index, p, v) for index, (p, v) in enumerate(cuts)]
+        pairs, valid = cuts(self.job), set(pipelines(self.job))
+        place = self.model.new_int_var(0, len(pairs) - 1, "cut")
+        rows = [(index, p, v) for index, (p, v) in enumerate(pairs)]
         self.model.add_allowed_assignments([place, self.pipeline, self.virtual], rows)
-        domain = cp_model.Domain.from_values([index for index, cut in enumerate(cuts) if cut in valid])
+        domain = cp_model.Domain.from_values([index for index, cut in enumerate(pairs) if cut in valid])
         self.model.add_linear_expression_in_domain(place, domain).only_enforce_if(self.keeps["layers"])
         runs = []
         for schedule in self.job.search.pipeline_schedules:
@@ -305,7 +308,7 @@ class _Model:
             return workload.sequence_length % pieces == 0
 
         # A table constraint cannot be conditional, so whether the rule holds is one of its columns.
-        rows = [(t, c, int(is_split(t, c))) for t in _tensor(self.job) for c in contexts(self.job)]
+        rows = [(t, c, int(is_split(t, c))) for t in tensors(self.job) for c in contexts(self.job)]
         is_kept = self.model.new_bool_var("sequence is split")
         self.model.add_allowed_assignments([self.tensor, self.context, is_kept], rows)
         self.model.add_implication(self.keeps["sequence"], is_kept)
@@ -314,7 +317,7 @@ class _Model:
         rows = [
             (index, t, c, int(_can_exchange(self.job, offer, t, c)))
             for index, offer in enumerate(self.job.offers)
-            for t in _tensor(self.job)
+            for t in tensors(self.job)
             for c in contexts(self.job)
         ]
         is_kept = self.model.new_bool_var("sequence is exchanged")
@@ -322,20 +325,19 @@ class _Model:
         self.model.add_implication(self.keeps["context_exchange"], is_kept)
 
     def _add_expert_rule(self) -> None:
-        experts = self.job.workload.model.experts
-        if experts is None:
+        mixture = self.job.workload.model.experts
+        if mixture is None:
             return
-        most = REACH * max(offer.num_gpus.max for offer in self.job.offers)
-        ranks = self.model.new_int_var(1, most, "ranks")
+        ranks = self.model.new_int_var(1, most_accelerators(self.job), "ranks")
         self.model.add_multiplication_equality(ranks, (self.tensor, self.context, self.replicas))
         shares = self.job.workload.expert_tensor_parallel
-        holders = self.model.new_int_var(1, experts.num_experts * shares, "ranks of a set of experts")
+        holders = self.model.new_int_var(1, max(experts(self.job)) * shares, "ranks of a set of experts")
         self.model.add(holders == shares * self.expert)
         self._add_divides(holders, ranks, [self.keeps["experts"]])
-        if experts.expert_ffn_hidden_size % shares:
+        if mixture.expert_ffn_hidden_size % shares:
             self.model.add_bool_and(~self.keeps["experts"])
-        remainder = self.model.new_int_var(0, experts.num_experts, "experts left")
-        self.model.add_modulo_equality(remainder, experts.num_experts, self.expert)
+        remainder = self.model.new_int_var(0, mixture.num_experts, "experts left")
+        self.model.add_modulo_equality(remainder, mixture.num_experts, self.expert)
         self.model.add(remainder == 0).only_enforce_if(self.keeps["experts"])
 
 
@@ -380,14 +382,3 @@ def _can_split_backward(job: Job) -> bool:
     if recomputes_encoder(job.workload):
         return False
     return not keeping.isdisjoint(job.search.recompute) and min(job.search.searched_zero_stages) <= 1
-
-
-def _tensor(job: Job) -> list[int]:
-    """Tensor-parallel degrees to try: those that the job lists, or all up to a link domain."""
-    most = min(job.workload.model.num_heads, max(offer.node.link_domain_size for offer in job.offers))
-    return list(job.search.tensor_parallel or range(1, most + 1))
-
-
-def _cuts(job: Job) -> list[tuple[int, int]]:
-    """Pairs of PP and VPP to try, whether or not they cut the layers."""
-    return filled_cuts(job) or list(listed_cuts(job))

@@ -127,6 +127,15 @@ def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> N
         (H100_RENTED, {}, {"pipeline_schedules": ["1f1b", "zb_v"], "pipeline_parallel": [8], "virtual_pipeline": [4],
                            "micro_batch_sizes": [64]}, ("interleaving", "schedule")),
         (H100_RENTED, {}, {"pipeline_parallel": [4], "virtual_pipeline": [2], "tensor_parallel": [1]}, ()),
+        # 32 ranks are four times what is on offer, and 40 stages more than there are layers, however many are on offer.
+        (exactly(8), {}, {"pipeline_parallel": [4], "tensor_parallel": [8]}, ("gpu_range",)),
+        (exactly(8), {}, {"pipeline_parallel": [40]}, ("layers",)),
+        (exactly(8), {"sequence_length": 4099}, {"context_parallel": [16]}, ("sequence",)),
+        # Three sequences are no micro-batch of eight, and sixteen ranks no shares of eight experts.
+        (exactly(8), {"global_batch_size": 3}, {"micro_batch_sizes": [8]}, ("batch",)),
+        (exactly(8), MIXTURE, {"expert_parallel": [16]}, ("experts",)),
+        # Eight experts on sixteen ranks each take 128.
+        (exactly(32), {**MIXTURE, "expert_tensor_parallel": 16}, {"expert_parallel": [8]}, ("gpu_range", "experts")),
     ],
 )  # fmt: skip
 def test_the_rules_at_fault_are_named(
@@ -165,6 +174,11 @@ def test_the_nearest_cluster_and_batch_have_layouts_and_none_is_nearer() -> None
     assert len(enumerate_layouts(job_with(exactly(64), search=search))) > 0
     batch = {"global_batch_size": 56}
     assert len(enumerate_layouts(job_with(exactly(56), workload=batch, search=search))) > 0
+
+
+def test_the_nearest_cluster_may_be_many_times_what_is_on_offer() -> None:
+    job = job_with(exactly(8), search={"tensor_parallel": [8], "pipeline_parallel": [4]})
+    assert nearest_layout(job).num_gpus == 32
 
 
 def test_what_does_not_help_is_not_proposed() -> None:
