@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from constraints.lattice import layout_blocks
 from constraints.layout_model import conflicting_rules, nearest_layout
 from constraints.registry import CONSTRAINTS
 from constraints.removal import conflicting_choices, rules_of_schemes
 from planner.recommended.recommendation import Infeasibility
 from simulator.domain.job import Job
+from simulator.domain.offer import GpuRange
 
 RULES_OF_SIZE = frozenset({"gpu_range", "whole_nodes", "batch"})
 """Rules that another number of accelerators, or another batch size, may meet."""
@@ -45,13 +49,20 @@ def _no_scheme_reason(job: Job) -> str:
     return f"no layout supports {schemes}; allow other search.checkpoint_schemes or search.zero_stages"
 
 
-def _nearest_layout(job: Job) -> list[str]:
-    """What one change would give a layout."""
+def _nearest_layout(job: Job) -> Iterator[str]:
+    """What one change would give a layout. Degrees may still be at odds with choices made with them or with every scheme."""
     near = nearest_layout(job)
-    batch, taken = job.workload.global_batch_size, near.num_gpus
-    found = []
+    taken, batch = near.num_gpus, near.global_batch_size
     if taken is not None and not any(o.num_gpus.min <= taken <= o.num_gpus.max for o in job.offers):
-        found.append(f"the nearest number of accelerators that has a layout is {taken:,}")
-    if near.global_batch_size not in (None, batch):
-        found.append(f"the nearest batch that has a layout is {near.global_batch_size:,} sequences")
-    return found
+        exactly = GpuRange(min=taken, max=taken)
+        offers = tuple(offer.model_copy(update={"num_gpus": exactly}) for offer in job.offers)
+        if _has_layout(job.model_copy(update={"offers": offers})):
+            yield f"the nearest number of accelerators that has a layout is {taken:,}"
+    if batch not in (None, job.workload.global_batch_size):
+        workload = job.workload.model_copy(update={"global_batch_size": batch})
+        if _has_layout(job.model_copy(update={"workload": workload})):
+            yield f"the nearest batch that has a layout is {batch:,} sequences"
+
+
+def _has_layout(job: Job) -> bool:
+    return any(len(layouts) for layouts in layout_blocks(job))

@@ -20,7 +20,7 @@ from simulator.domain.limits import Limits
 from simulator.domain.search_options import Search
 from simulator.table import Booleans
 from tests.planner.explained import JOB, every_design, explained, fits, least
-from tests.support import job_with
+from tests.support import H100_RENTED, job_with
 
 
 def assert_relaxations_work_and_are_the_least(limits: Mapping[str, float], answer: Infeasibility) -> None:
@@ -319,3 +319,14 @@ def test_schemes_that_no_layout_can_have_are_at_fault_where_degrees_are_not() ->
     assert isinstance(answer, Infeasibility)
     assert answer.conflict == ("live_replica",)
     assert answer.reasons[0].startswith("no layout supports replica_ft; allow other")
+
+
+@pytest.mark.parametrize(("scheme", "is_told"), [("async", True), ("replica_ft", False)])
+def test_the_nearest_cluster_is_told_where_it_has_a_layout(scheme: str, is_told: bool) -> None:
+    """With ZeRO no second replica has the same states, so no cluster has a layout that live replicas could save."""
+    search = {"tensor_parallel": [8], "pipeline_parallel": [4], "checkpoint_schemes": [scheme]}
+    job = job_with({**H100_RENTED, "num_gpus": 8}, search=search)
+    answer = explain(job, pruned_space(job))
+    assert isinstance(answer, Infeasibility)
+    assert answer.conflict == ("gpu_range",)
+    assert ("the nearest number of accelerators that has a layout is 32" in answer.reasons) == is_told
