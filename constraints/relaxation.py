@@ -173,13 +173,33 @@ class LeastValues:
             enough = enough[could_win | ~holds_with_any_spares(job, without)]
         first, *others = _spared_together(listed.plans, enough)
         parts = [listed, *([evaluate(job, with_fewer_spares(first))] if len(first) else [])]
-        best = _with_intervals(job, Evaluation.concatenate(parts), aim, _better(parts[-1], aim, best))
+        best = self._with_intervals(job, Evaluation.concatenate(parts), aim, _better(parts[-1], aim, best))
         for plans in others:
             self.was_stopped = self.was_stopped or self._should_stop()
             if self.was_stopped:
                 break
             part = evaluate(job, with_fewer_spares(plans))
-            best = _with_intervals(job, part, aim, _better(part, aim, best))
+            best = self._with_intervals(job, part, aim, _better(part, aim, best))
+        return best
+
+    def _with_intervals(self, job: Job, part: Evaluation, aim: _Aim, best: _Best) -> _Best:
+        """The best design, including other checkpoint intervals for the designs that could become the best with them."""
+        if not has_other_intervals(job):
+            return best
+        least = aim.least_of(part)
+        near = np.flatnonzero(least < (np.inf if best is None else best[0]))
+        near = near[np.argsort(least[near], kind="stable")]
+        for start in range(0, len(near), TUNED_TOGETHER):
+            self.was_stopped = self.was_stopped or self._should_stop()
+            if self.was_stopped:
+                break
+            rows = near[start : start + TUNED_TOGETHER]
+            designs = part.take(rows if best is None else rows[least[rows] < best[0]])
+            used_s, stall_s = designs.outcomes.run.checkpoint_interval_s, designs.outcomes.checkpoints.stall_s
+            others = with_other_intervals(job, designs.plans, used_s, stall_s)
+            if len(others) == 0:
+                break
+            best = _better(evaluate(job, others), aim, best)
         return best
 
 
@@ -212,24 +232,6 @@ def _better(part: Evaluation, aim: _Aim, best: _Best) -> _Best:
     row = int(np.argmin(values))
     if np.isfinite(values[row]) and (best is None or values[row] < best[0]):
         return float(values[row]), part.take(np.array([row]))
-    return best
-
-
-def _with_intervals(job: Job, part: Evaluation, aim: _Aim, best: _Best) -> _Best:
-    """The best design, including other checkpoint intervals for the designs that could become the best with them."""
-    if not has_other_intervals(job):
-        return best
-    least = aim.least_of(part)
-    near = np.flatnonzero(least < (np.inf if best is None else best[0]))
-    near = near[np.argsort(least[near], kind="stable")]
-    for start in range(0, len(near), TUNED_TOGETHER):
-        rows = near[start : start + TUNED_TOGETHER]
-        designs = part.take(rows if best is None else rows[least[rows] < best[0]])
-        used_s, stall_s = designs.outcomes.run.checkpoint_interval_s, designs.outcomes.checkpoints.stall_s
-        others = with_other_intervals(job, designs.plans, used_s, stall_s)
-        if len(others) == 0:
-            break
-        best = _better(evaluate(job, others), aim, best)
     return best
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraints import relaxation
-from constraints.answers import NUM_INTERVALS, with_fewer_spares
+from constraints.answers import NUM_INTERVALS, with_fewer_spares, with_other_intervals
 from constraints.evaluation import Evaluation, evaluate
 from constraints.limits import LIMIT_NAMES, check_limits, limited_quantities, with_limits
 from constraints.relaxation import LeastValues, rounded_up
@@ -234,6 +234,25 @@ def test_a_stopped_search_says_so() -> None:
     assert least.of("budget_usd", ()) is None
     assert least.was_stopped
     assert LeastValues(space, lambda: True).nearest_design() is None
+
+
+def test_a_stopped_search_tries_no_further_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = {"checkpoint_schemes": ["async"], "tensor_parallel": [4], "num_refinements": 5}
+    failing = {"preset": "typical", "failures_per_1000_node_days": 1000}
+    space = pruned_space(job_with({**H100_RENTED, "num_gpus": 64}, search=search, reliability=failing))
+    tried: list[int] = []
+
+    def others(job: Job, plans: PlanTable, used_s: Floats, stall_s: Floats) -> PlanTable:
+        tried.append(len(plans))
+        return with_other_intervals(job, plans, used_s, stall_s)
+
+    monkeypatch.setattr(relaxation, "with_other_intervals", others)
+    assert LeastValues(space).of("budget_usd", ()) is not None
+    assert tried
+    tried.clear()
+    answers = iter([False])
+    assert LeastValues(space, lambda: next(answers, True)).of("budget_usd", ()) is not None
+    assert tried == []
 
 
 def test_a_search_that_is_stopped_later_keeps_what_it_has() -> None:
