@@ -88,6 +88,29 @@ unit in its name; fractions are 0..1; bytes, seconds, watts and dollars have no 
 
 This page is generated from the types: `python -m docs.generate`.
 
+## The fields of most jobs
+
+Most jobs have no more than these. All others have defaults, which the tables below tell.
+
+```yaml
+workload:                                # what is trained
+  model: llama-3.1-70b                   # capplan catalog models; or {config: path/to/config.json}
+  framework: megatron-lm                 # capplan catalog frameworks
+  tokens: 2e12                           # of the whole run
+  sequence_length: 8192
+  global_batch_tokens: 4e6               # tokens per step; or global_batch_size, in sequences
+offers:                                  # the hardware, as many kinds as you like
+  - accelerator: h100-sxm5-80gb          # capplan catalog accelerators
+    num_gpus: {min: 64, max: 2048}       # those that train
+    max_nodes: 264                       # all nodes that there are, spares included; left out: as many as it takes
+    rent_usd_per_gpu_hour: 2.6           # or purchase_usd_per_node; left out: the rents of the catalogue
+site: us-iowa                            # capplan catalog sites
+limits: {budget_usd: 2.5e6, deadline_days: 45, power_w: 4e6}
+objectives: [time_to_train, cost, carbon]
+reliability: {gpu_hours_per_failure: 5e4}   # from your own logs; or typical, mature, frontier, young, harsh
+search: {checkpoint_schemes: [async, sync_sharded]}   # only what your software can do
+```
+
 ## One field of a known model
 
 A model of the catalogue, or one from a `config.json`, can be trained with some fields of its [shape](#modelshape) changed. What

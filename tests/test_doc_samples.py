@@ -35,6 +35,14 @@ def row_of(field: str) -> str:
 
 
 class TestRulesOfJobFiles:
+    def test_the_fields_of_most_jobs_are_a_job(self) -> None:
+        (sample,) = re.findall(r"```yaml\n(workload:.*?)```", INTRODUCTION, flags=re.DOTALL)
+        document = parse_text(sample, source="page")
+        assert isinstance(document, dict)
+        job = parse_job(document)
+        assert job.offers[0].max_nodes == 264
+        assert job.reliability.failures_per_1000_node_days == pytest.approx(3.84)
+
     def test_the_job_of_the_examples_keeps_all_rules(self) -> None:
         assert parse_job(JOB).offers[0].num_gpus.max == 256
 

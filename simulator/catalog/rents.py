@@ -127,7 +127,9 @@ def _prices(accelerator_name: str, contract: str, path: str) -> tuple[Figure, ..
         raise CatalogError([Problem(path=path, value="", rule=rule)]) from error
     prices = tuple(figure for figure in found if figure.quantity in CONTRACTS[contract])
     if not prices:
-        rule = f"{accelerator_name} has no price of the kind {contract} in the catalogue; give a number"
+        quantities = {figure.quantity for figure in found}
+        others = (kind for kind, counted in CONTRACTS.items() if not quantities.isdisjoint(counted))
+        rule = f"{accelerator_name} has no price of the kind {contract} in the catalogue; give {', '.join(others)} or a number"
         raise CatalogError([Problem(path=path, value="", rule=rule)])
     return prices
 

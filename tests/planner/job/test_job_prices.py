@@ -116,7 +116,8 @@ class TestJobFile:
     def test_a_contract_without_prices_says_so(self) -> None:
         with pytest.raises(
             InputError,
-            match=r"rent_usd_per_gpu_hour = 'spot': v100\S+ has no price of the kind spot in the catalogue",
+            match=r"rent_usd_per_gpu_hour = 'spot': v100\S+ has no price of the kind spot in the catalogue; "
+            r"give planned, on_demand or a number",
         ):
             job_with(
                 {
