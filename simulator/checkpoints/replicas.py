@@ -112,9 +112,10 @@ def _replica_recovery_s(saves: Saves, losses: _Losses) -> Floats:
     if saves.options.replica_recovery_s is not None:
         return np.full(len(designs), saves.options.replica_recovery_s)
     restart, spares = reliability.restart, designs.num_spare_nodes
-    # The number of nodes in repair is Poisson; a failure that finds all spares in repair waits for the queue.
-    in_repair = losses.nodes_per_s * reliability.repair_days * DAY
-    has_none = np.where(spares > 0, pdtrc(np.maximum(0.0, spares - 1.0), in_repair), 1.0)
-    replace_s = has_none * designs.queue_wait_s + (1.0 - has_none) * restart.replace_from_spare_s
+    # The number of nodes in repair is Poisson; a failure that finds all spares in repair waits for the queue or for a repair.
+    repair_s = reliability.repair_days * DAY
+    has_none = np.where(spares > 0, pdtrc(np.maximum(0.0, spares - 1.0), losses.nodes_per_s * repair_s), 1.0)
+    longest_s = np.minimum(designs.queue_wait_s, repair_s + restart.replace_from_spare_s)
+    replace_s = has_none * longest_s + (1.0 - has_none) * restart.replace_from_spare_s
     fetch_s = saves.sizes().gpu_bytes / designs.network_bytes_per_s
     return _restart_s(saves) + losses.node_share * replace_s + fetch_s

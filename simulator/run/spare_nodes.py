@@ -54,7 +54,7 @@ def queue_waits_s(job: Job, plans: PlanTable) -> Floats:
     """Returns how long a run without a spare waits for another node that did not fail before, `(n,)`.
 
     Where the nodes that an offer has left are fewer than enough, and the job says nothing else, only repairs bring nodes: the
-    wait is at least as long as one. It does not depend on how many of those left are spares.
+    wait is infinite. It does not depend on how many of those left are spares.
     """
     restart = job.reliability.restart
     if restart.replace_from_queue_s is not None:
@@ -62,8 +62,7 @@ def queue_waits_s(job: Job, plans: PlanTable) -> Floats:
     if all(offer.max_nodes is None for offer in job.offers):
         return np.full(len(plans), USUAL_QUEUE_S)
     has_few = _nodes_left(job, plans) < _enough(job, plans, _longest_run_s(job, plans))
-    repair_s = job.reliability.repair_days * DAY + restart.replace_from_spare_s
-    return np.asarray(np.where(has_few, np.maximum(repair_s, USUAL_QUEUE_S), USUAL_QUEUE_S))
+    return np.asarray(np.where(has_few, np.inf, USUAL_QUEUE_S))
 
 
 def _enough(job: Job, plans: PlanTable, run_s: Floats) -> Floats:

@@ -8,12 +8,12 @@ import pytest
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, Plan, PlanTable
 from simulator.run.spare_nodes import USUAL_QUEUE_S, queue_waits_s, sufficient_spare_nodes
-from simulator.simulate import simulate
+from simulator.simulate import replicate, simulate
 from tests.support import H100_RENTED, job_with
 
-REPAIR_DAYS, SPARE_S = 2, 60.0
-REPAIR_S = REPAIR_DAYS * 86_400.0 + SPARE_S
-"""A repair, and the minute in which the node is brought in."""
+REPAIR_DAYS = 2
+MUCH_LATER_S = 1e9
+"""A wait for other nodes that is longer than any repair."""
 NUM_NODES = 32
 PLAN = Plan(offer=0, num_gpus=8 * NUM_NODES, data_parallel=8 * NUM_NODES)
 NODES_LEFT = range(12)
@@ -41,7 +41,7 @@ def test_nodes_are_borrowed_unless_too_few_are_left_to_be_spares() -> None:
     enough = enough_spares()
     assert enough in NODES_LEFT[2:]
     waits = {left: queue_waits_s(job_of(left), plans_of(0))[0] for left in NODES_LEFT}
-    assert waits == {left: USUAL_QUEUE_S if left >= enough else REPAIR_S for left in NODES_LEFT}
+    assert waits == {left: USUAL_QUEUE_S if left >= enough else np.inf for left in NODES_LEFT}
     assert queue_waits_s(job_of(), plans_of(0))[0] == USUAL_QUEUE_S
 
 
@@ -59,13 +59,32 @@ def test_every_further_spare_shortens_the_run_on_nodes_that_are_few() -> None:
 
 
 @pytest.mark.parametrize("scheme", [CheckpointScheme.ASYNC, CheckpointScheme.REPLICA_FT])
-def test_few_nodes_are_like_a_queue_as_long_as_a_repair(scheme: CheckpointScheme) -> None:
-    plans = plans_of(0, 1, checkpoint_scheme=scheme)
-    few, told = job_of(1), job_of(1, replace_from_queue_s=REPAIR_S)
-    usual = job_of(1, replace_from_queue_s=USUAL_QUEUE_S)
-    walls, as_told, shorter = (simulate(job, plans).run.wall_time_s for job in (few, told, usual))
-    assert walls.tolist() == as_told.tolist()
-    assert (walls > shorter).all()
+@pytest.mark.parametrize("fails_during_restart", [False, True])
+def test_few_nodes_are_like_others_that_come_after_all_repairs(
+    scheme: CheckpointScheme, *, fails_during_restart: bool
+) -> None:
+    """A run whose nodes also fail while it waits gets no node after a repair that was needed for another one."""
+    plans = plans_of(0, 1, checkpoint_scheme=scheme, zero_stage=0)
+    jobs = (
+        job_of(1),
+        job_of(1, replace_from_queue_s=MUCH_LATER_S),
+        job_of(1, replace_from_queue_s=USUAL_QUEUE_S),
+    )
+    fleets = (
+        job.reliability.model_copy(update={"fails_during_restart": fails_during_restart}) for job in jobs
+    )
+    few, told, usual = (
+        job.model_copy(update={"reliability": fleet}) for job, fleet in zip(jobs, fleets, strict=True)
+    )
+    ends, as_told, shorter = (simulate(job, plans) for job in (few, told, usual))
+    assert ends.run.wall_time_s.tolist() == as_told.run.wall_time_s.tolist()
+    assert np.isfinite(ends.run.wall_time_s).all()
+    assert (ends.run.wall_time_s > shorter.run.wall_time_s).all()
+    played, played_as_told = (
+        replicate(job, plans, found, num_replications=50, seed=1)
+        for job, found in ((few, ends), (told, as_told))
+    )
+    assert played.wall_s.tolist() == played_as_told.wall_s.tolist()
 
 
 def test_what_the_job_says_of_the_queue_holds() -> None:
