@@ -22,7 +22,7 @@ from simulator.record import Record
 
 CHOOSING = ("limits", "objectives", "preference", "search", "what_if", "input_factors")
 """Fields of a job that decide which design is chosen, and change no figure of a design."""
-CHOOSING_OF_OFFER = ("num_gpus", "max_nodes")
+CHOOSING_OF_OFFER = ("num_gpus",)
 NAMING = ("name", "price_source")
 """Fields that change nothing."""
 WHOLE = (ModelShape, Accelerator, Node, Fabric, Estimate, GpuRange, HourlyProfile, Calibration)

@@ -476,8 +476,23 @@ def test_hardware_is_one_input_and_the_source_of_a_price_is_none() -> None:
 )
 def test_what_only_chooses_among_designs_is_known_as_that(sections: dict[str, object]) -> None:
     assert {found.is_choosing for found in differences(job_with(), job_with(**sections))} == {True}
-    few = {**H100_RENTED, "max_nodes": 8}
+    few = {**H100_RENTED, "num_gpus": {"min": 16, "max": 32}}
     assert {found.is_choosing for found in differences(job_with(), job_with(few))} == {True}
+
+
+def test_how_many_nodes_there_are_is_a_cause_of_longer_runs() -> None:
+    """Four nodes train; where no other one is there, a run waits for repairs."""
+    few, many = ({**H100_RENTED, "num_gpus": 32, "max_nodes": number} for number in (4, 16))
+    plan = {"tp": 1, "dp": 32, "zero": 2}
+    found = compare([side(job_with(many), plan), side(job_with(few), plan)])
+    assert {row.input: row.decides_choice_only for row in found.inputs} == {
+        "offers[h100-sxm5-80gb].max_nodes": False
+    }
+    (explained,) = found.explanations
+    (cause,) = explained.causes
+    assert cause.effects["time_to_train_days"] == pytest.approx(explained.total["time_to_train_days"])
+    assert cause.effects["run_seconds.replacement_wait_s"] > 0.0
+    assert explained.interaction == {}
 
 
 def test_a_recorded_answer_of_other_figures_is_told() -> None:
