@@ -33,13 +33,7 @@ SEARCH_ROOMS = ("simulator", "objectives", "constraints", "studies")
 SIMULATION_LIBRARIES = ("numpy", "numba", "scipy")
 SEARCH_LIBRARIES = (*SIMULATION_LIBRARIES, "moocore", "pymoo", "optuna", "ortools")
 FIELDS_NOT_SIMULATED = ("name", "limits", "objectives", "preference", "search", "ownership")
-OFFER_FIELDS_NOT_SIMULATED = (
-    "num_gpus",
-    "max_nodes",
-    "rent_usd_per_gpu_hour",
-    "purchase_usd_per_node",
-    "price_source",
-)
+OFFER_FIELDS_NOT_SIMULATED = ("num_gpus", "rent_usd_per_gpu_hour", "purchase_usd_per_node", "price_source")
 """Fields of a job and of its offers that affect which designs are tried and how they score, but not their simulation."""
 SOURCE_SUFFIXES = (".py", ".csv", ".yaml")
 """Files of a package on which results depend: code, catalogue and fitted constants."""

@@ -55,8 +55,9 @@ def test_what_designs_come_to_changes_the_simulations() -> None:
     calmer = changed(JOB, reliability=JOB.reliability.model_copy(update={"failures_per_1000_node_days": 0.5}))
     colder = changed(JOB, site=JOB.site.model_copy(update={"power_usage_effectiveness": 1.01}))
     swapped = changed(JOB, offers=JOB.offers[::-1])
-    hashes = {Identity.of(job, 0).simulation for job in (JOB, longer, calmer, colder, swapped)}
-    assert len(hashes) == 5
+    fewer = changed(JOB, offers=(JOB.offers[0].model_copy(update={"max_nodes": 8}), *JOB.offers[1:]))
+    hashes = {Identity.of(job, 0).simulation for job in (JOB, longer, calmer, colder, swapped, fewer)}
+    assert len(hashes) == 6
 
 
 def test_a_job_that_was_written_and_read_is_the_same_study() -> None:
