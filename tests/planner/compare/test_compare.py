@@ -483,7 +483,7 @@ def test_what_only_chooses_among_designs_is_known_as_that(sections: dict[str, ob
 def test_how_many_nodes_there_are_is_a_cause_of_longer_runs() -> None:
     """Four nodes train; where no other one is there, a run waits for repairs."""
     few, many = ({**H100_RENTED, "num_gpus": 32, "max_nodes": number} for number in (4, 16))
-    plan = {"tp": 1, "dp": 32, "zero": 2}
+    plan: dict[str, object] = {"tp": 1, "dp": 32, "zero": 2}
     found = compare([side(job_with(many), plan), side(job_with(few), plan)])
     assert {row.input: row.decides_choice_only for row in found.inputs} == {
         "offers[h100-sxm5-80gb].max_nodes": False
