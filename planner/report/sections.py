@@ -17,7 +17,7 @@ from planner.report.units import text
 from planner.text import human
 from planner.text.limit_words import no_design
 from planner.views.choices_view import SAME_ACCELERATORS, choice_rows, explained
-from planner.views.comparisons_view import by_accelerator, intervals
+from planner.views.comparisons_view import by_accelerator, intervals, lead_of
 
 _BEST = "answer.recommendation"
 _NOTES = "Before you rely on it"
@@ -192,7 +192,7 @@ def _draws(answer: Recommendation) -> Html | None:
     holds = [
         tag(
             "li",
-            f"Design {ordering.design_id} has less {human.words(ordering.objective)} than the recommended one in ",
+            f"{lead_of(ordering)} in ",
             number(
                 ordering.holds_fraction,
                 human.percent(ordering.holds_fraction),

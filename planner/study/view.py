@@ -10,6 +10,7 @@ from rich.text import Text
 
 from planner.text import human
 from planner.text.limit_words import are_feasible
+from planner.text.objective_words import objectives_in_words
 from planner.text.text_blocks import grid, headline, plain_table, sentences, title
 from planner.views.front_view import show_designs
 
@@ -109,7 +110,7 @@ def _not_delivered(study: StudyStatus) -> str:
 
 def show_front(found: StudyFront, console: Console) -> None:
     """Writes the front of a study."""
-    objectives = ", ".join(human.words(name) for name in found.objectives)
+    objectives = objectives_in_words(found.objectives)
     study = found.study
     console.print(Text(f"Study {study.name} ({study.state}): {human.designs(study.num_designs)}"))
     title(console, f"Pareto front ({human.designs(len(found.front))}; {objectives})")

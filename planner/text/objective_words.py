@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from planner.text import human
 from simulator.domain.job import Objective
 from simulator.units import JOULES_PER_KWH
@@ -17,6 +19,11 @@ OBJECTIVE_WORDS = {
     Objective.BUDGET_RISK: "risk of exceeding the budget",
 }
 """Objectives for readers."""
+
+
+def objectives_in_words(names: Iterable[str]) -> str:
+    """Returns objectives for readers, by their names in a job: `cost, P95 time to train`."""
+    return ", ".join(OBJECTIVE_WORDS[Objective(name)] for name in names)
 
 
 def amount(objective: Objective, value: float) -> str:

@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from planner.recommended.comparisons import SURE_FRACTION, InputUncertainty, WhatIfCase
+from planner.recommended.comparisons import SURE_FRACTION, InputUncertainty, Ordering, WhatIfCase
 from planner.recommended.recommendation import Recommendation
 from planner.text import human
+from planner.text.objective_words import OBJECTIVE_WORDS
 from planner.text.text_blocks import grid, sentences, title
+from simulator.domain.job import Objective
 from simulator.units import JOULES_PER_KWH, KILO
 
 if TYPE_CHECKING:
@@ -83,6 +85,12 @@ def by_accelerator(answer: Recommendation) -> str:
     return f"{first} is recommended in {human.percent(most)} of the draws, {rest}."
 
 
+def lead_of(ordering: Ordering) -> str:
+    """Returns what an order of two designs says, the beginning of a sentence."""
+    words = OBJECTIVE_WORDS[Objective(ordering.objective)]
+    return f"Design {ordering.design_id} has less {words} than the recommended one"
+
+
 def survivals(sure: InputUncertainty, accelerators: str) -> list[str]:
     """Returns how often the recommendation and orderings hold over the draws of the inputs, in sentences.
 
@@ -93,8 +101,7 @@ def survivals(sure: InputUncertainty, accelerators: str) -> list[str]:
     again, unbeaten = human.percent(sure.recommended_fraction), human.percent(sure.on_front_fraction)
     draws = f"{human.count(sure.num_draws)} draws of the uncertain inputs"
     lead = (
-        f"Design {ordering.design_id} has less {human.words(ordering.objective)} than the recommended one in "
-        f"{human.percent(ordering.holds_fraction)} of the draws."
+        f"{lead_of(ordering)} in {human.percent(ordering.holds_fraction)} of the draws."
         for ordering in sure.orderings
     )
     front = (
@@ -109,7 +116,7 @@ def _orders(sure: InputUncertainty) -> Iterator[str]:
     for objective in dict.fromkeys(pair.objective for pair in sure.neighbours):
         shares = [pair.holds_fraction for pair in sure.neighbours if pair.objective == objective]
         num_sure = sum(share >= SURE_FRACTION for share in shares)
-        words, least = human.words(objective), human.percent(min(shares))
+        words, least = OBJECTIVE_WORDS[Objective(objective)], human.percent(min(shares))
         if len(shares) == 1:
             yield f"The only pair of designs that differs in {words} keeps its order in {least} of the draws."
             continue

@@ -29,6 +29,7 @@ from planner.recommended.limit_uses import LIMIT_UNITS
 from planner.recommended.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text import human
 from planner.text.limit_words import no_design
+from planner.text.objective_words import objectives_in_words
 from planner.text.text_blocks import bar, command_line, grid, plain_table, sentences, show_doubts, title
 from planner.views.bests_view import show_bests
 from planner.views.choices_view import SAME_ACCELERATORS, show_choices
@@ -190,7 +191,7 @@ def _show_relaxation(relaxation: Relaxation, console: Console, command: TypedCom
 def _show_front(answer: Recommendation, console: Console) -> None:
     if not answer.front:
         return
-    objectives = ", ".join(human.words(name) for name in answer.objectives)
+    objectives = objectives_in_words(answer.objectives)
     title(console, f"Pareto front ({human.designs(len(answer.front))}; {objectives})")
     shown = _front_rows(answer)
     has_site = has_several_sites(answer)
