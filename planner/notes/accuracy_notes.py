@@ -186,7 +186,7 @@ def _scaled_kernels(accelerators: Sequence[Accelerator]) -> list[str]:
     scaled = [each for each in accelerators if not has_measured_kernels(each)]
     if not scaled:
         return []
-    names, families = ", ".join(each.id for each in scaled), {each.family for each in scaled}
+    names, families = ", ".join(dict.fromkeys(each.id for each in scaled)), {each.family for each in scaled}
     origins = {"Blackwell" if each.kernel_family == "blackwell" else "Hopper" for each in scaled}
     note = (
         f"No kernel measurements are known for {names}; efficiencies are scaled from "

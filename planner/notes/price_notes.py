@@ -20,8 +20,7 @@ MOST_VENDORS = 3
 
 def price_notes(job: Job) -> Iterator[str]:
     """Yields warnings about the prices on offer."""
-    for offer in job.offers:
-        yield from _far_off(offer)
+    yield from dict.fromkeys(note for offer in job.offers for note in _far_off(offer))
     yield from _unlike_vendors(job)
 
 

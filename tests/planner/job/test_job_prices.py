@@ -200,3 +200,8 @@ class TestWhatToMind:
         # Catalogue: 270,000 to 296,644 for eight H100, so 34,000 is the price of one.
         notes = list(price_notes(job_with({**H100_BOUGHT, "purchase_usd_per_node": usd})))
         assert [note.endswith("is it that of a whole node?") for note in notes] == [True] * is_far
+
+    def test_what_several_offers_have_in_common_is_told_once(self) -> None:
+        job = job_with({**H100_RENTED, "rent_usd_per_gpu_hour": 30.0})
+        twice = job.model_copy(update={"offers": (*job.offers, *job.offers)})
+        assert list(price_notes(twice)) == list(price_notes(job))

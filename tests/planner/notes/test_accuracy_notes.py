@@ -82,6 +82,8 @@ def test_owners_who_measured_need_no_published_step() -> None:
 def test_an_accelerator_without_kernels_is_told_once() -> None:
     job = job_of(DENSE, rented("mi300x"))
     assert notes_with(job, "No kernel measurements are known for mi300x")
+    twice = job_of(DENSE, rented("mi300x"), rented("mi300x"))
+    assert notes_with(twice, "No kernel measurements are known for mi300x; efficiencies")
     assert not notes_with(job, "No published step on mi300x")
     assert not notes_with(with_measured_steps(job), "No kernel measurements")
 
