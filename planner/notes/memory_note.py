@@ -53,10 +53,11 @@ def full_front_notes(front: Evaluation, best: Design | None, others: SameAcceler
         own = (
             f"The recommended design {best.design_id} would fill {_used_text(best)} of the memory. {roomier}"
         )
+    them = "it" if num_full == 1 else "them"
     note = (
         f"{own}{human.count(num_full)} of {human.designs(len(front))} on the front would fill more than "
         f"{human.whole_percent(ROOMY_FRACTION)} of the memory, within the error of the memory model "
-        "(docs/validation.md): test them before you rely on them, or reserve memory with "
+        f"(docs/validation.md): test {them} before you rely on {them}, or reserve memory with "
         "search.memory_headroom_fraction=0.1."
     )
     return [note]

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from constraints.evaluation import evaluate
+from constraints.evaluation import Evaluation, evaluate
 from planner.answer.recommend import recommend
 from planner.cli.commands import main
 from planner.job.file import load_job
@@ -398,7 +398,12 @@ def test_a_recommended_design_that_hardly_fits_is_named_before_all_others() -> N
         full = replace(summary, peak_memory_bytes=0.97 * summary.memory_capacity_bytes)
         front = replace(chosen, outcomes=replace(chosen.outcomes, summary=full))
         shown = best.model_copy(update={"peak_memory_bytes": used * best.memory_capacity_bytes})
-        assert cautions_on_answer(job(), front, shown, None)[0].startswith(begins)
+        told = cautions_on_answer(job(), front, shown, None)[0]
+        assert told.startswith(begins)
+        assert "test it before you rely on it, or" in told
+        two = cautions_on_answer(job(), Evaluation.concatenate([front, front]), shown, None)[0]
+        assert "2 of 2 designs" in two
+        assert "test them before you rely on them, or" in two
     assert not any("fill" in note for note in cautions_on_answer(job(), chosen, best, None))
 
 
