@@ -11,6 +11,8 @@ from simulator.domain.plan import Plan, PlanTable
 def gain_words(job: Job, plan: Plan, other: Plan) -> str:
     """Returns what another plan takes and how much more that is: `trains in 8.98 h (+1.8 %), for $144 (+1.8 %)`."""
     both = evaluate(job, PlanTable.from_plans([plan, other]))
-    times_s, costs_usd = both.scores.time_to_train_s, both.scores.cost_usd
-    time, cost = (human.change(float(each[1] / each[0]) - 1.0) for each in (times_s, costs_usd))
-    return f"trains in {human.duration(float(times_s[1]))} ({time}), for {human.dollars(float(costs_usd[1]))} ({cost})"
+    own_s, other_s = both.scores.time_to_train_s.tolist()
+    own_usd, other_usd = both.scores.cost_usd.tolist()
+    dearer = f" ({human.change(other_usd / own_usd - 1.0)})" if own_usd else ""
+    time = f"{human.duration(other_s)} ({human.change(other_s / own_s - 1.0)})"
+    return f"trains in {time}, for {human.dollars(other_usd)}{dearer}"

@@ -10,6 +10,7 @@ from planner.recommended.same_accelerators import ROOMY_FRACTION, same_accelerat
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
+from simulator.domain.offer import Estimate
 from tests.simulator.builders import changed, job_of, plan_of, training
 
 TIGHT = plan_of(data=8, zero=2, micro_batch=2)
@@ -43,6 +44,13 @@ def test_the_figures_are_those_of_the_roomy_plan() -> None:
         f"{human.days(loose.time_to_train_days)} ({time}), for {human.dollars(loose.cost_usd)} ({cost}), and fills "
         f"{human.percent(used)}: {plan_text(roomy)}."
     )
+
+
+def test_accelerators_that_cost_nothing_have_no_relative_cost() -> None:
+    job = on_eight()
+    free = changed(job.offers[0], rent_usd_per_gpu_hour=Estimate(low=0.0, mid=0.0, high=0.0))
+    told = roomier_text(same_accelerators(changed(job, offers=(free,)), TIGHT))
+    assert " %), for $0, and fills " in told
 
 
 def test_where_no_layout_is_left_the_note_says_so() -> None:
