@@ -142,7 +142,7 @@ def _repriced(job: Job, chosen: Evaluation, field: PriceField, usd: float, best:
     offers = (*job.offers[:index], offer, *job.offers[index + 1 :])
     repriced = job.model_copy(update={"offers": offers})
     then = best(repriced)
-    what = f"${usd:,g} {'a node' if is_bought else 'a GPU-hour'} of {offer.accelerator.id}"
+    what = f"${human.figure(usd)} {'a node' if is_bought else 'a GPU-hour'} of {offer.accelerator.id}"
     return case_of(what, chosen, evaluate(repriced, chosen.plans), _recommended_then(repriced, chosen, then))
 
 

@@ -414,6 +414,11 @@ class TestCases:
             assert case.carbon_kgco2e == free.carbon_kgco2e[0]
             assert case.note.startswith("32 x h100-sxm5-80gb for ")  # what `case_of` finds best
 
+    def test_a_price_is_written_in_full_however_high_it_is(self) -> None:
+        job = job_with(H100_RENTED, what_if={"purchases_usd_per_node": [1_250_000.0, 285_000.0]})
+        names = [case.case for case in what_if_cases(job, chosen_of(job), nothing)]
+        assert names == ["$1,250,000 a node of h100-sxm5-80gb", "$285,000 a node of h100-sxm5-80gb"]
+
     def test_another_rent_is_that_of_the_recommended_offer_wherever_it_stands_in_the_job(self) -> None:
         job = job_with(H100_RENTED, A100_RENTED, what_if={"rents_usd_per_gpu_hour": [2.6]})
         chosen = chosen_of(job, offer=1)
