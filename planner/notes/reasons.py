@@ -30,8 +30,10 @@ def _change(value: float, reference: float) -> str:
 
 
 def _difference(objective: Objective, value: float, reference: float) -> str:
-    """Returns the relative change of a value; for a risk its value, since ratios of small risks say nothing."""
-    return amount(objective, value) if objective.is_risk else _change(value, reference)
+    """Returns the relative change of a value, or the value itself: of a risk, whose ratios say nothing, and from 0."""
+    if objective.is_risk:
+        return amount(objective, value)
+    return f"+{amount(objective, value)}" if value > 0.0 == reference else _change(value, reference)
 
 
 def why_chosen(job: Job, front: Evaluation, row: int, tally: OfferTally) -> tuple[str, ...]:

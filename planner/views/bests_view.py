@@ -50,8 +50,9 @@ def paragraph(answer: Recommendation, best: Best) -> Iterator[str]:
         for name, value in best.changes.items()
         if abs(value) >= human.LEAST_TOLD_FRACTION
     ]
-    worse = [change_text(name, value) for name, value in changes if value > 0.0]
-    better = [change_text(name, value) for name, value in changes if value < 0.0]
+    than = next(design for design in answer.front if design.design_id == best.compared_with)
+    worse = [change_text(name, value, _of(than, name)) for name, value in changes if value > 0.0]
+    better = [change_text(name, value, _of(than, name)) for name, value in changes if value < 0.0]
     gains = f"; better: {', '.join(better)}" if better else ""
     yield f"Worse: {', '.join(worse) or 'nothing'}{gains}."
 
@@ -78,7 +79,13 @@ def driver_text(driver: Driver) -> str:
     return f"{driver.name}: {value} instead of {reference}{ratio}"
 
 
-def change_text(objective: Objective, change: float) -> str:
-    """Returns the change of another objective: `+12.0 % cost`."""
+def _of(design: Design, objective: Objective) -> float | None:
+    return design.objective_values.get(objective.value)
+
+
+def change_text(objective: Objective, change: float, reference: float | None) -> str:
+    """Returns the change of another objective: `+12.0 % cost`, or `+$168 cost` where the reference is 0."""
+    if reference == 0.0 and not objective.is_risk:
+        return f"+{amount(objective, change)} {OBJECTIVE_WORDS[objective]}"
     points = " points of" if objective.is_risk else ""
     return f"{human.change(change)}{points} {OBJECTIVE_WORDS[objective]}"

@@ -60,7 +60,7 @@ def test_what_does_not_differ_and_what_was_nothing_is_told_as_such() -> None:
     assert told[1].endswith("with the same accelerators: +0.0 % cost.")
     assert told[2] == "It has the lowest cost on the front: $0, shared with 1 other."
     told = told_of_pair(H100_RENTED, values=([30.0, 24.0], [0.0, 1e6]))
-    assert told[1].endswith("with the same accelerators: from zero cost.")
+    assert told[1].endswith("with the same accelerators: +$1.00 M cost.")
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,14 @@ class TestWords:
         assert why == "Compared with design 8: nothing differs by more than 0.5 %."
         assert gives_up == "Worse: +12.0 % cost; better: -3.0 % energy."
 
+    def test_what_costs_nothing_elsewhere_is_told_in_dollars(self) -> None:
+        found = answer_of_one_best()
+        (best,), (own, other) = found.best_of_each, found.front[:2]
+        free = other.model_copy(update={"objective_values": {"cost": 0.0}})
+        dear = best.model_copy(update={"changes": {"cost": 168.0}})
+        answer = found.model_copy(update={"front": (own, free), "best_of_each": (dear,)})
+        assert list(paragraph(answer, dear))[2] == "Worse: +$168 cost."
+
     @pytest.mark.parametrize(
         ("driver", "text"),
         [
