@@ -8,6 +8,7 @@ from pathlib import Path
 from planner.job.in_short import in_short
 from planner.recommended.design_words import layout
 from planner.recommended.recommendation import MlflowRecord, Recommendation, Status
+from simulator.domain.hardware import Site
 from simulator.domain.job import Job
 from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
 from simulator.record import Record
@@ -23,7 +24,17 @@ RUN_STATUS: dict[Status, RunStatus] = {
 """MLflow's names for the end of a study."""
 RESULT_TAGS = ("recommended_accelerator", "recommended_layout", "recommended_design")
 """What is recommended, in words; the number of GPUs is a metric, to sort by."""
-OFFER_FIELDS = ("num_gpus", "rent_usd_per_gpu_hour", "purchase_usd_per_node", "site")
+OFFER_FIELDS = (
+    "num_gpus",
+    "rent_usd_per_gpu_hour",
+    "purchase_usd_per_node",
+    "site",
+    "max_nodes",
+    "nodes_per_rack",
+    "commitment_days",
+    "interruptions_per_1000_node_days",
+)
+"""Fields of an offer that are parameters where they are set."""
 WORKLOAD_FIELDS = ("model", "tokens", "sequence_length", "global_batch_size", "precisions")
 """Fields of the workload that are parameters under their own names, defaults included."""
 RUN_SECTIONS = (
@@ -34,6 +45,7 @@ RUN_SECTIONS = (
     "ownership",
     "operation",
     "carbon_scope",
+    "input_factors",
 )
 """Sections of a job whose fields are parameters where they are set."""
 RESULTS = (
@@ -100,7 +112,9 @@ def asked_params(job: Job, seed: int) -> dict[str, str]:
         "offers": ", ".join(offer.accelerator.id for offer in job.offers),
         **_offered(job),
         "objectives": ", ".join(job.objectives),
+        **({"preference": in_short(job.preference)} if job.preference else {}),
         "site": job.site.region,
+        **_figures_of(job.site, "site"),
         "reliability": _preset(job.reliability),
         **({"calibration": in_short(job.calibration)} if job.calibration else {}),
         **{
@@ -121,9 +135,15 @@ def _offered(job: Job) -> dict[str, str]:
     found: dict[str, str] = {}
     for place, offer in enumerate(job.offers):
         values = {name: getattr(offer, name) for name in OFFER_FIELDS}
-        texts = {name: in_short(value) for name, value in values.items() if value is not None}
+        texts = {name: in_short(value) for name, value in values.items() if value not in (None, 0.0)}
         found |= {f"offer_{place}_{name}": text for name, text in texts.items()}
+        found |= _figures_of(offer.site, f"offer_{place}_site") if offer.site else {}
     return found
+
+
+def _figures_of(site: Site, name: str) -> dict[str, str]:
+    """What is known of a site, without its name: `1.44` for `site_power_usage_effectiveness`."""
+    return {f"{name}_{field}": text for field, text in _set_fields(site).items() if field != "region"}
 
 
 def _preset(reliability: Reliability) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from planner.tracking.content import asked_params, result_metrics
 from tests.planner.hand_made import infeasible, recommended
 from tests.support import H100_RENTED, job_with
+
+PUE = "site_power_usage_effectiveness"
 
 
 def test_the_figures_of_a_study_are_those_of_the_recommended_design() -> None:
@@ -25,6 +29,37 @@ def test_parameters_are_what_a_job_sets() -> None:
     assert not [name for name in params if name.startswith("checkpointing_")]
     own = job.reliability.model_copy(update={"failures_per_1000_node_days": 1.234})
     assert asked_params(job.model_copy(update={"reliability": own}), 7)["reliability"] == "own"
+
+
+@pytest.mark.parametrize(
+    ("changed", "name", "value"),
+    [
+        ({"preference": {"cost": 2}}, "preference", "cost 2"),
+        ({"site": {"region": "us-iowa", "power_usage_effectiveness": 1.1}}, PUE, "1.1"),
+        (
+            {"input_factors": {"grid": {"low": 0.5, "high": 2}}},
+            "input_factors_grid",
+            '{"low": 0.5, "high": 2.0}',
+        ),
+    ],
+)
+def test_what_decides_the_choice_or_its_figures_is_a_parameter(
+    changed: dict[str, object], name: str, value: str
+) -> None:
+    assert asked_params(job_with(H100_RENTED), 0).get(name) != value
+    assert asked_params(job_with(H100_RENTED, **changed), 0)[name] == value
+
+
+def test_terms_of_an_offer_are_parameters_where_they_are_set() -> None:
+    assert not {"offer_0_max_nodes", "offer_0_interruptions_per_1000_node_days"} & set(
+        asked_params(job_with(H100_RENTED), 0)
+    )
+    site = {"region": "sweden", "grid_kgco2e_per_kwh": 0.05}
+    terms = {"max_nodes": 9, "interruptions_per_1000_node_days": 20, "site": site}
+    params = asked_params(job_with({**H100_RENTED, **terms}), 0)
+    assert params["offer_0_max_nodes"] == "9"
+    assert params["offer_0_interruptions_per_1000_node_days"] == "20"
+    assert (params["offer_0_site"], params["offer_0_site_grid_kgco2e_per_kwh"]) == ("sweden", "0.05")
 
 
 def test_parameters_are_no_longer_than_mlflow_takes() -> None:
