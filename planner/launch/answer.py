@@ -188,7 +188,7 @@ def _connections(run: AsRun) -> str | None:
     is_split = run.plan.tensor_parallel > 1 or run.plan.context_parallel > 1
     if family in WITHOUT_CONNECTION_LIMIT or run.plan.zero_stage in SHARDING:
         return None
-    if run.workload.overlaps_expert_exchange:
+    if run.workload.model.experts and run.workload.overlaps_expert_exchange:
         return "32"
     return "1" if is_split else None
 

@@ -289,6 +289,8 @@ def test_sharded_weights_are_those_of_megatron_fsdp_in_its_own_format() -> None:
             {"model": "mixtral-8x7b", "overlaps_expert_exchange": True},
             "32",
         ),
+        ("h100-sxm5-80gb", {"tp": 2, "dp": 16}, {"overlaps_expert_exchange": True}, "1"),
+        ("h100-sxm5-80gb", {"dp": 32}, {"overlaps_expert_exchange": True}, None),
     ],
 )
 def test_launches_are_in_order_where_traffic_hides_behind_products(
