@@ -5,6 +5,7 @@ Site, rent and number of tokens are placeholders: they play no part in a step.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import yaml
@@ -15,28 +16,60 @@ from planner.measured.runs import Row, job_of, node_of_row, plan_of
 from simulator import catalog
 from simulator.argument_names import Argument
 from simulator.domain.calibration import Calibration
+from simulator.domain.hardware import Node
 
 WRITE_JOB = Argument("write_job")
 """The argument that names the file."""
 _HEAD = "# A measured row as capplan reads it: "
 _WIDTH = 110
+_LONGEST_ID = 60
+_SHARED = (
+    "network_bytes_per_s",
+    "host_power_w",
+    "fan_power_w",
+    "purchase_usd",
+    "embodied_host_kgco2e",
+    "host_memory_bytes",
+    "host_memory_bytes_per_s",
+)
+"""Quantities of a node of which its accelerators have equal parts."""
 
 
 def row_document(row: Row, calibration: Calibration | None = None) -> dict[str, object]:
     """Returns the fields of a job file whose only offer is the cluster of a row; catalogue entries are named."""
     job = job_of(row).model_copy(update={"calibration": calibration})
     whole = job.model_dump(mode="json", exclude_defaults=True)
-    node = whole["offers"][0]["node"]
-    is_known = node_of_row(row) == catalog.node(row["node"])
     num_gpus = int(row["num_gpus"])
+    node = _used_part(node_of_row(row), num_gpus)
+    is_known = node == catalog.node(row["node"])
     offer = {
         "accelerator": row["accelerator"],
-        "node": row["node"] if is_known else node,
+        "node": row["node"] if is_known else node.model_dump(mode="json", exclude_defaults=True),
         "fabric": row["fabric"],
         "num_gpus": {"min": num_gpus, "max": num_gpus},
         "rent_usd_per_gpu_hour": 1.0,
     }
     return {**whole, "offers": [offer]}
+
+
+def _used_part(node: Node, num_gpus: int) -> Node:
+    """Returns the share of a node that a run within it uses, since offers have whole nodes: the same step.
+
+    Numbers of accelerators that do not divide the node are left as they are: no job simulates their step.
+    """
+    if num_gpus >= node.num_accelerators or node.num_accelerators % num_gpus:
+        return node
+    share, is_rack = num_gpus / node.num_accelerators, node.link_domain_size > node.num_accelerators
+    cards = node.num_network_cards
+    values = {
+        "id": f"{num_gpus}-of-{node.id}"[:_LONGEST_ID],
+        "name": f"{num_gpus} of the {node.num_accelerators} accelerators of {node.name}",
+        "num_accelerators": num_gpus,
+        "link_domain_size": node.link_domain_size if is_rack else math.gcd(node.link_domain_size, num_gpus),
+        "num_network_cards": cards and math.ceil(cards * share),
+        **{name: getattr(node, name) * share for name in _SHARED if getattr(node, name) is not None},
+    }
+    return node.model_copy(update=values)
 
 
 def simulate_command(row: Row, file: Path) -> str:

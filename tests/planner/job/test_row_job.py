@@ -36,6 +36,15 @@ NOT_DEFAULT: dict[str, Mapping[str, object]] = {
     "packed documents": {**LLAMA_8B, "mean_document": 2048, "cp": 2},
     "other network cards": {**LLAMA_8B, "n_gpus": 32, "interconnect": "4x200G HDR InfiniBand"},
     "nodes of four": {**LLAMA_8B, "n_gpus": 32, "gpus_per_node": 4},
+    "half of a node": {**LLAMA_8B, "n_gpus": 4, "tp": 2, "step_time_s": 50},
+    "half of a node with an offloaded optimizer": {
+        **LLAMA_8B,
+        "n_gpus": 4,
+        "step_time_s": 50,
+        "framework": "DeepSpeed",
+        "zero_stage_or_fsdp": "ZeRO-Offload",
+    },
+    "two of the four of a node of a rack": {**LLAMA_8B, "gpu": "GB200", "n_gpus": 2, "step_time_s": 50},
     "images": {
         **LLAMA_8B,
         "model": "qwen3-vl-8b",
