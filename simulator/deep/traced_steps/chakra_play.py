@@ -174,6 +174,7 @@ class _Build:
             raise InputError([Problem(path=place, value="", rule=rule)], "Chakra traces")
         for key, (rank, node) in sends.items():
             taker, received = receives[key]
+            _check_size(key, node, received)
             ends = np.array([rank], dtype=np.int64), np.array([taker], dtype=np.int64)
             begin = np.array([self.begins[rank, node.id]])
             (flow,) = self.collectives.send(
@@ -209,6 +210,15 @@ class _Build:
     def _of(self, kind: NodeType) -> Iterator[tuple[int, ChakraNode]]:
         for rank, nodes in enumerate(self.ranks):
             yield from ((rank, node) for node in nodes if node.type is kind)
+
+
+def _check_size(key: tuple[int, int, int, int], sent: ChakraNode, received: ChakraNode) -> None:
+    """Refuses a message of which its receiver expects other bytes; a receiver need not say how many."""
+    size = sent.number("comm_size", source=_trace(key[0]))
+    if size != (expected := received.number("comm_size", size, source=_trace(key[1]))):
+        ends = f"at its sender (node {sent.id}), and {expected:,} at its receiver (node {received.id})"
+        place = f"message from {key[0]} to {key[1]} with tag {key[2]}"
+        raise InputError([Problem(path=place, value="", rule=f"has {size:,} bytes {ends}")], "Chakra traces")
 
 
 def _trace(rank: int) -> str:

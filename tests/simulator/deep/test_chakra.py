@@ -573,6 +573,17 @@ class TestPlay:
         with pytest.raises(InputError, match="message from 1 to 0 with tag 9: is sent or received by one"):
             chakra_step([first, [*second, stranger]], export.groups, switch(2, 1e9, 0.0))
 
+    def test_a_message_that_is_received_with_other_bytes_is_refused(self) -> None:
+        ends = {"comm_src": 0, "comm_dst": 1, "comm_tag": 9}
+        sent = ChakraNode(id=4, type=NodeType.COMM_SEND_NODE, attributes={**ends, "comm_size": 1_000})
+        received = ChakraNode(id=7, type=NodeType.COMM_RECV_NODE, attributes={**ends, "comm_size": 5})
+        rule = r"from 0 to 1 with tag 9: has 1,000 bytes at its sender \(node 4\), and 5 at its receiver \(node 7\)"
+        with pytest.raises(InputError, match=rule):
+            chakra_step([[sent], [received]], {}, switch(2, 1.0, 0.0))
+        silent = received.model_copy(update={"attributes": ends})
+        step = chakra_step([[sent], [silent]], {}, switch(2, 1.0, 0.0))
+        assert play(step.graph, step.topology, step.paths).makespan_s == pytest.approx(1_000.0)
+
     def test_unknown_groups_and_small_networks_are_refused(self, small: OperatorTrace) -> None:
         export = chakra_export(small, Parallelism(data_parallel=2))
         with pytest.raises(
