@@ -28,6 +28,8 @@ from simulator.units import MICROSECOND
 
 Groups = Mapping[int, Sequence[int]]
 """Accelerators of each group, by its number."""
+_ALL = -1
+"""Group of the collectives without `pg_name`: all accelerators."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,15 +140,19 @@ class _Build:
         return found
 
     def _group(self, rank: int, node: ChakraNode) -> int:
-        name = node.attributes.get("pg_name", "")
+        name = str(node.attributes.get("pg_name", ""))
         if name == "":
-            return -1
-        is_number = isinstance(name, str) and name.isascii() and name.isdigit() and len(name) < 10
-        if not is_number or int(str(name)) not in self.groups:
-            rule = f"must be one of the groups {', '.join(map(str, sorted(self.groups)))}"[:200]
+            return _ALL
+        if not (name.isascii() and name.isdigit() and len(name) < 10) or int(name) not in self.groups:
+            known = f"must be one of the groups {', '.join(map(str, sorted(self.groups)))}"[:200]
+            rule = (
+                known
+                if self.groups
+                else "is a group, and none is known: NAME.groups.json is missing or empty"
+            )
             place = f"accelerator {rank}, node {node.id}.pg_name"
-            raise InputError([Problem(path=place, value=str(name)[:60], rule=rule)], "Chakra traces")
-        return int(str(name))
+            raise InputError([Problem(path=place, value=name[:60], rule=rule)], "Chakra traces")
+        return int(name)
 
     def _flows(self, kind: int, ranks: Integers, num_bytes: float, begin: Integers) -> Integers:
         match kind:

@@ -635,6 +635,17 @@ class TestPlay:
         with pytest.raises(InputError, match=r"node 0\.pg_name = .*: must be one of the groups 3"):
             chakra_step([[node]], {3: (0,)}, switch(1, 1.0, 0.0))
 
+    def test_a_group_may_be_a_number_and_lacking_groups_are_told(self) -> None:
+        for name in ("3", 3):
+            attributes: dict[str, Value] = {"comm_type": 0, "comm_size": 1, "pg_name": name}
+            node = ChakraNode(id=0, type=NodeType.COMM_COLL_NODE, attributes=attributes)
+            step = chakra_step([[node]] * 4, {3: (0, 1, 2, 3)}, switch(4, 1.0, 0.0))
+            assert play(step.graph, step.topology, step.paths).makespan_s == pytest.approx(1.5)
+            with pytest.raises(
+                InputError, match=r"pg_name = 3: is a group, and none is known: NAME\.groups\.json"
+            ):
+                chakra_step([[node]], {}, switch(1, 1.0, 0.0))
+
     def test_a_collective_without_bytes_is_named_with_its_accelerator(self) -> None:
         nodes = [
             [ChakraNode(id=3, type=NodeType.COMM_COLL_NODE, attributes={"comm_type": 0, **size})]
