@@ -107,13 +107,7 @@ class _Build:
         problems = []
         for (group, turn), members in self._meetings().items():
             ranks = tuple(self.groups.get(group, range(len(self.ranks))))
-            kinds = {
-                (
-                    node.number("comm_type", 0, source=_trace(rank)),
-                    node.number("comm_size", source=_trace(rank)),
-                )
-                for rank, node in members.items()
-            }
+            kinds = {_kind_and_bytes(rank, node) for rank, node in members.items()}
             if sorted(members) != sorted(ranks) or len(kinds) != 1:
                 rule = (
                     "differs between accelerators of its group, in who takes part, in its kind or in its size"
@@ -216,6 +210,13 @@ class _Build:
     def _of(self, kind: NodeType) -> Iterator[tuple[int, ChakraNode]]:
         for rank, nodes in enumerate(self.ranks):
             yield from ((rank, node) for node in nodes if node.type is kind)
+
+
+def _kind_and_bytes(rank: int, node: ChakraNode) -> tuple[int, int]:
+    """What a collective does and its bytes; a barrier need not say that it has none."""
+    kind = node.number("comm_type", 0, source=_trace(rank))
+    least = 0 if kind == CommType.BARRIER else None
+    return kind, node.number("comm_size", least, source=_trace(rank))
 
 
 def _check_size(key: tuple[int, int, int, int], sent: ChakraNode, received: ChakraNode) -> None:

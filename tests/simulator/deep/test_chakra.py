@@ -604,6 +604,18 @@ class TestPlay:
         step = chakra_step([[node]] * 4, {}, switch(4, 1.0, 0.0))
         assert play(step.graph, step.topology, step.paths).makespan_s == pytest.approx(seconds)
 
+    def test_a_barrier_needs_no_bytes(self) -> None:
+        barrier = ChakraNode(
+            id=1, type=NodeType.COMM_COLL_NODE, deps=(0,), attributes={"comm_type": int(CommType.BARRIER)}
+        )
+        ranks = []
+        for micros in (1_000_000, 3_000_000):
+            first = ChakraNode(id=0, type=NodeType.COMP_NODE, duration_micros=micros)
+            ranks.append([first, barrier, first.model_copy(update={"id": 2, "deps": (1,)})])
+        step = chakra_step(ranks, {}, switch(2, 1.0, 0.25))
+        played = play(step.graph, step.topology, step.paths)
+        assert played.makespan_s == pytest.approx(3.0 + 3.0)
+
     def test_what_waits_for_a_send_waits_until_it_has_arrived(self) -> None:
         # 1 s of work, 3 bytes over two cables of a byte a second and a latency of 0.25 s each, 1 s of work behind them.
         first, second = (
