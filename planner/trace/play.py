@@ -141,10 +141,15 @@ def _groups(path: Path) -> dict[int, tuple[int, ...]]:
     rule = 'must be groups and their accelerators, such as {"1": [0, 1]}'
     if not isinstance(document, dict):
         raise broken(path, "", json.dumps(document)[:60], rule)
-    groups = {}
+    groups: dict[int, tuple[int, ...]] = {}
     for key, ranks in document.items():
         is_group = key.isascii() and key.isdigit() and len(key) < 10 and isinstance(ranks, list)
         if not is_group or not all(type(rank) is int and rank >= 0 for rank in ranks):
             raise broken(path, key[:60], json.dumps(ranks)[:60], rule)
+        if int(key) in groups:
+            raise broken(path, key, "", f"is group {int(key)} once more: give each group once")
+        if len(set(ranks)) < len(ranks):
+            twice = next(rank for place, rank in enumerate(ranks) if rank in ranks[:place])
+            raise broken(path, key, "", f"has accelerator {twice} twice: name each member once")
         groups[int(key)] = tuple(ranks)
     return groups

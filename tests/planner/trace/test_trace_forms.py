@@ -188,6 +188,12 @@ class TestPlay:
             ("other.0.et", "", "has traces of 2 runs (other, step): it must be one"),
             ("step.groups.json", "[]", 'must be groups and their accelerators, such as {"1": [0, 1]}'),
             ("step.groups.json", '{"1": [0, true]}', "must be groups and their accelerators"),
+            ("step.groups.json", '{"1": [0, 1, 1]}', "1: has accelerator 1 twice: name each member once"),
+            (
+                "step.groups.json",
+                '{"1": [0, 1], "01": [2]}',
+                "01: is group 1 once more: give each group once",
+            ),
             ("step.groups.json", '{"7": [0, 1, 2, 3]}', "pg_name = 1: must be one of the groups 7"),
             ("step.groups.json", '{"1": [0, 1]}', "group 1, collective 0: differs between accelerators"),
         ],
