@@ -112,7 +112,8 @@ class _Build:
                 rule = (
                     "differs between accelerators of its group, in who takes part, in its kind or in its size"
                 )
-                problems.append(Problem(path=f"group {group}, collective {turn}", value="", rule=rule))
+                who = "all accelerators" if group == _ALL else f"group {group}"
+                problems.append(Problem(path=f"{who}, collective {turn}", value="", rule=rule))
                 continue
             (kind, num_bytes), order = kinds.pop(), np.array(ranks, dtype=np.int64)
             begin = np.array([self.begins[rank, members[rank].id] for rank in ranks], dtype=np.int64)

@@ -604,6 +604,14 @@ class TestPlay:
         step = chakra_step([[node]] * 4, {}, switch(4, 1.0, 0.0))
         assert play(step.graph, step.topology, step.paths).makespan_s == pytest.approx(seconds)
 
+    def test_a_mismatch_of_a_collective_without_group_is_one_of_all_accelerators(self) -> None:
+        ranks = [
+            [ChakraNode(id=0, type=NodeType.COMM_COLL_NODE, attributes={"comm_type": 0, "comm_size": size})]
+            for size in (1, 2)
+        ]
+        with pytest.raises(InputError, match="all accelerators, collective 0: differs between accelerators"):
+            chakra_step(ranks, {}, switch(2, 1.0, 0.25))
+
     def test_a_barrier_needs_no_bytes(self) -> None:
         barrier = ChakraNode(
             id=1, type=NodeType.COMM_COLL_NODE, deps=(0,), attributes={"comm_type": int(CommType.BARRIER)}
