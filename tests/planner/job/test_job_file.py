@@ -222,7 +222,7 @@ def test_gpu_hours_between_failures_are_a_failure_rate(preset: dict[str, str]) -
     gpu_hours = 16_384 * 54 * 24 / 419
     fleet = parse_job(changed(reliability={**preset, "gpu_hours_per_failure": gpu_hours})).reliability
     assert fleet.failures_per_1000_node_days == pytest.approx(419 / (2.048 * 54), rel=1e-12)
-    up_time_s = 1.0 / fleet.failures_per_s(16_384)
+    up_time_s = 1.0 / fleet.failures_per_s(np.array([16_384]))[0]
     assert up_time_s == pytest.approx(54 * 86_400 / 419, rel=1e-12)
 
 
