@@ -39,7 +39,8 @@ def _head(launch: Launch) -> Iterator[str]:
     yield "#SBATCH --ntasks-per-node=1"
     yield f"#SBATCH --gpus-per-node={launch.gpus_per_node}"
     if launch.job_limit_s is not None:
-        yield f"#SBATCH --time={launch.job_limit_s / MINUTE:.0f}"
+        # Slurm takes 0 for no limit.
+        yield f"#SBATCH --time={max(1.0, launch.job_limit_s / MINUTE):.0f}"
     yield "#SBATCH --exclusive"
     yield "#SBATCH --requeue"
     yield "#SBATCH --open-mode=append"

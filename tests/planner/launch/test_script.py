@@ -98,6 +98,8 @@ def test_folders_without_use_are_not_asked_for() -> None:
 def test_slurm_ends_the_job_at_the_limit_of_the_queue() -> None:
     script = launch_script(launched(reliability={"preset": "typical", "queue_limit_days": 0.5}))
     assert "\n#SBATCH --time=720\n" in script
+    short = launch_script(launched(reliability={"preset": "typical", "queue_limit_days": 1e-4}))
+    assert "\n#SBATCH --time=1\n" in short  # 0 is no limit
     assert "--time" not in launch_script(launched())
 
 
