@@ -226,13 +226,14 @@ def test_spares_may_spare_replicas_that_go_on_a_restart_of_all() -> None:
         reliability={
             "preset": "typical",
             "failures_per_1000_node_days": 60.0,
+            "repair_days": 10,
             "restart": {"replace_from_queue_s": 7e5, "diagnose_s": 2e4},
         },
     )
     designs = drawn_designs(job, seed=6)
     found = evaluate(job, replace(designs, num_spare_nodes=np.zeros_like(designs.num_spare_nodes)))
     least = least_by_intervals(job, found)["deadline_days"]
-    with_spares = replace(found.plans, num_spare_nodes=np.full(len(designs), 4))
+    with_spares = replace(found.plans, num_spare_nodes=np.full(len(designs), 64))
     assert (least > quantities(job, with_spares)["deadline_days"]).any()
     assert not holds_with_any_spares(job, found).any()
 
