@@ -265,6 +265,7 @@ def _with_numbers(columns: RunColumns, plans: PlanTable, given: Mapping[str, obj
         # The number stands for the whole way back, whatever stopped the run.
         every_kind_s = np.repeat(np.asarray(changed["restart_s"])[:, None], NUM_KINDS, axis=1)
         changed |= {"kind_restart_s": every_kind_s} | dict.fromkeys(_WAYS_BACK, 0.0)
+        changed["max_loans"] = np.inf
     return cast(RunColumns, changed)
 
 

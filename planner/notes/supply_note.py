@@ -1,4 +1,4 @@
-"""Where does a plan that uses nearly all nodes there are get others from? Its run waits for repairs, which is told."""
+"""Where does a plan that uses nearly all nodes there are get others from? If its run waits for repairs, that is told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from planner.recommended.recommendation import Design
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
-from simulator.run.spare_nodes import USUAL_QUEUE_S, queue_waits_s
+from simulator.run.spare_nodes import USUAL_QUEUE_S
 from simulator.units import DAY
 
 LEAST_DELAY_FRACTION = 0.02
@@ -18,14 +18,10 @@ _FIELD = "reliability.restart.replace_from_queue_s"
 
 
 def supply_notes(job: Job, design: Design) -> list[str]:
-    """Returns a note on a design that leaves too few nodes of its offer, if its run is longer by waits for repairs."""
+    """Returns a note on a design whose run is longer as its offer has few nodes left, so that it waits for repairs."""
     plans = PlanTable.from_plans([design.plan])
     most, restart = job.offers[design.plan.offer].max_nodes, job.reliability.restart
-    if (
-        most is None
-        or restart.replace_from_queue_s is not None
-        or queue_waits_s(job, plans)[0] == USUAL_QUEUE_S
-    ):
+    if most is None or restart.replace_from_queue_s is not None:
         return []
     lent = job.reliability.model_copy(
         update={"restart": restart.model_copy(update={"replace_from_queue_s": USUAL_QUEUE_S})}
@@ -36,9 +32,9 @@ def supply_notes(job: Job, design: Design) -> list[str]:
     if change > -LEAST_DELAY_FRACTION:
         return []
     note = (
-        f"Where no spare is left, the run waits for repairs of {human.days(job.reliability.repair_days)} "
-        f"(reliability.repair_days): the {most:,} nodes of offers[{design.plan.offer}].max_nodes are too few to have others. "
-        "With more of them as spares (fewer num_gpus, a batch that splits among them) it is shorter. If nodes come from "
+        f"Once all {most:,} nodes of offers[{design.plan.offer}].max_nodes train or are in repair, the run waits for repairs "
+        f"of {human.days(job.reliability.repair_days)} (reliability.repair_days). Training on fewer of them leaves spares "
+        "(fewer num_gpus, a batch that splits among them). If nodes come from "
         f"elsewhere within {human.duration(USUAL_QUEUE_S)}, it takes {human.days(days)} ({human.change(change)}): set "
         f"{_FIELD}={human.typed(USUAL_QUEUE_S)}."
     )

@@ -14,6 +14,7 @@ from simulator.checkpoints.sizes import Saves
 from simulator.checkpoints.survival import replicas_outlast
 from simulator.run.columns import Interruption
 from simulator.run.interruption_rates import interruption_rates_per_s, lost_nodes_per_s, nodes_of_domain
+from simulator.run.spare_nodes import queue_wait_s
 from simulator.table import Booleans, Floats, Integers
 from simulator.units import DAY
 
@@ -108,14 +109,37 @@ class _Losses:
 
 def _replica_recovery_s(saves: Saves, losses: _Losses) -> Floats:
     """From the fault until the failed replica trains again: restart, a replacement node if one is needed, and a copy."""
-    designs, reliability = saves.designs, saves.reliability
+    designs = saves.designs
     if saves.options.replica_recovery_s is not None:
         return np.full(len(designs), saves.options.replica_recovery_s)
-    restart, spares = reliability.restart, designs.num_spare_nodes
-    # The number of nodes in repair is Poisson; a failure that finds all spares in repair waits for the queue or for a repair.
-    repair_s = reliability.repair_days * DAY
-    has_none = np.where(spares > 0, pdtrc(np.maximum(0.0, spares - 1.0), losses.nodes_per_s * repair_s), 1.0)
-    longest_s = np.minimum(designs.queue_wait_s, repair_s + restart.replace_from_spare_s)
-    replace_s = has_none * longest_s + (1.0 - has_none) * restart.replace_from_spare_s
     fetch_s = saves.sizes().gpu_bytes / designs.network_bytes_per_s
-    return _restart_s(saves) + losses.node_share * replace_s + fetch_s
+    return _restart_s(saves) + losses.node_share * _replacement_s(saves, losses) + fetch_s
+
+
+def _replacement_s(saves: Saves, losses: _Losses) -> Floats:
+    """Mean wait for a node that replaces a failed one, while the other replicas go on and fail.
+
+    The number Y of nodes in repair is Poisson. A failure that finds all spares in repair waits for the queue. Beyond n nodes,
+    spares and all that can be lent, Y - n wait for repairs; by Little's law, for the mean of this number over the rate.
+    """
+    designs, reliability = saves.designs, saves.reliability
+    spare_s, repair_s = reliability.restart.replace_from_spare_s, reliability.repair_days * DAY
+    queue_s = queue_wait_s(reliability)
+    in_repair, spares = losses.nodes_per_s * repair_s, designs.num_spare_nodes.astype(np.float64)
+    has_none = _at_least(spares, in_repair)
+    loans = designs.max_loans if queue_s < repair_s + spare_s else np.zeros(len(designs))
+    is_limited = np.isfinite(loans)
+    if not np.any(is_limited):
+        return has_none * queue_s + (1.0 - has_none) * spare_s
+    most = spares + np.where(is_limited, loans, 0.0)
+    not_lent = np.where(is_limited, _at_least(most, in_repair), 0.0)
+    num_waiting = in_repair * not_lent - most * _at_least(most + 1.0, in_repair)
+    for_repairs_s = np.divide(
+        num_waiting, losses.nodes_per_s, out=np.zeros(len(designs)), where=is_limited & (not_lent > 0.0)
+    )
+    return (has_none - not_lent) * queue_s + (1.0 - has_none + not_lent) * spare_s + for_repairs_s
+
+
+def _at_least(number: Floats, mean: Floats) -> Floats:
+    """Probability that a Poisson number is at least this whole one."""
+    return np.where(number > 0.0, pdtrc(np.maximum(0.0, number - 1.0), mean), 1.0)

@@ -21,7 +21,7 @@ from simulator.layout.matrices import num_matrix_weights
 from simulator.layout.model_states import WEIGHT_BYTES
 from simulator.layout.trained_weights import num_trained_parameters, num_trained_routed_parameters
 from simulator.machine.offer_table import OfferTable
-from simulator.run.spare_nodes import queue_waits_s
+from simulator.run.spare_nodes import max_loans
 from simulator.table import Floats, Integers, Table, total
 
 Rows = NDArray[np.intp] | slice
@@ -41,8 +41,8 @@ class Designs(Table):
     """Ranks of one stage that hold one copy of everything else: t c without sharding, otherwise t z."""
     zero_stage: Integers
     num_spare_nodes: Integers
-    queue_wait_s: Floats
-    """How long a run without a spare waits for another node."""
+    max_loans: Floats
+    """Nodes that the run can borrow at a time where no spare is left."""
     gpus_per_node: Integers
     reclaims_per_1000_node_days: Floats
     """How often a landlord takes a node back."""
@@ -73,7 +73,7 @@ class Designs(Table):
             group_ranks=group_ranks(plans)[rows],
             zero_stage=plans.zero_stage[rows],
             num_spare_nodes=plans.num_spare_nodes[rows],
-            queue_wait_s=queue_waits_s(job, plans)[rows],
+            max_loans=max_loans(job, plans)[rows],
             gpus_per_node=offers.gpus_per_node[rows],
             reclaims_per_1000_node_days=offers.interruptions_per_1000_node_days[rows],
             host_copy_bytes_per_s=offers.host_copy_bytes_per_s[rows],

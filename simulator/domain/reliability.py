@@ -40,8 +40,7 @@ class Restart(Record):
     """Bringing in a spare node."""
     replace_from_queue_s: float | None = Field(default=None, ge=0, le=MOST_S)
     """Waiting for a newly allocated node when no spare is left, unless one is repaired before; left out: two hours (TrainMover,
-    arXiv 2412.12636: stop-and-restart without standby), or a repair if `max_nodes` of the offer leaves fewer nodes than enough
-    as spares."""
+    arXiv 2412.12636: stop-and-restart without standby), as long as `max_nodes` of the offer leaves any."""
     initialize_s: float = Field(default=120.0, ge=0, le=MOST_S)
     """Processes, containers and communicators."""
     warm_up_s: float = Field(default=60.0, ge=0, le=MOST_S)

@@ -68,7 +68,7 @@ _RANGES = {
     "durable_every": (1.0, _MAX_EVERY, f"must be from 1 to {_MAX_EVERY:,}"),
 }
 """Least and largest value and the rule shown to the user; every other column is at least 0."""
-_WHOLE = ("slots", "policy", "fails_during_restart", "kind_nodes", "durable_every", "num_spares")
+_WHOLE = ("slots", "policy", "fails_during_restart", "kind_nodes", "durable_every", "num_spares", "max_loans")
 _SAME_AS = {"kind_restart_s": "restart_s", "durable_commit_s": "commit_s"}
 """Columns that default to another column."""
 _DEFAULTS: dict[str, npt.ArrayLike] = {
@@ -87,6 +87,7 @@ _DEFAULTS: dict[str, npt.ArrayLike] = {
     "repair_s": 0.0,
     "spare_wait_s": 0.0,
     "queue_wait_s": 0.0,
+    "max_loans": np.inf,
 }
 _SUM_TOLERANCE = 1e-9
 """Rounding tolerance for shares that were computed."""
@@ -136,6 +137,8 @@ class RunOptions(TypedDict, total=False):
     """Time to bring in a standby node. Default 0."""
     queue_wait_s: npt.ArrayLike
     """Time to get a node on loan when no spare is left; a repaired node that comes earlier ends the wait. Default 0."""
+    max_loans: npt.ArrayLike
+    """Most nodes on loan at once; without more of them, only a repaired node ends a wait. Default inf."""
 
 
 class RunColumns(RunOptions):
@@ -191,6 +194,7 @@ class Runs(Table):
     repair_s: Floats
     spare_wait_s: Floats
     queue_wait_s: Floats
+    max_loans: Floats
     is_unknown: Booleans
     """Whether an input is nan."""
 

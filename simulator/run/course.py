@@ -15,15 +15,17 @@ import numpy as np
 from simulator.run.columns import Runs
 from simulator.run.levels import UpTime
 from simulator.run.shares import Shares
+from simulator.run.spares import ExpectedWaits, expected_waits
 from simulator.run.way_back import WayBack
 
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Up-times and ways back of n runs."""
+    """Up-times, ways back and waits for nodes of n runs."""
 
     up_time: UpTime
     way_back: WayBack
+    waits: ExpectedWaits
 
     @classmethod
     def of(cls, runs: Runs) -> Self:
@@ -31,7 +33,8 @@ class Course:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             spared = WayBack.with_spares(runs)
             up_time = UpTime.of(runs, Shares.of(runs, spared))
-            way_back = spared.waiting_for_nodes(runs, up_time.total_s)
+            waits = expected_waits(runs, up_time.total_s)
+            way_back = spared.waiting_for_nodes(runs, waits.mean.total_s)
             if np.any(runs.fails_during_restart == 1.0):
                 up_time = UpTime.of(runs, Shares.of(runs, way_back))
-        return cls(up_time=up_time, way_back=way_back)
+        return cls(up_time=up_time, way_back=way_back, waits=waits)

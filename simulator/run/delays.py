@@ -5,7 +5,7 @@ one interruption is the sum of independent parts:
 
     lost work    the commit time of the newest save, and an exponential time that is cut at the end of a cycle: uniform in one
                  far shorter than M. With a live replica its lag, and the capacity that is missing
-    way back     a lognormal restart, a load, and a wait for a node: that for a spare, or the longest where none is left
+    way back     a lognormal restart, a load, and a wait for a node: that for a spare, or a longer one where none is left
 
 Delays come in two classes. Near ones go back to the fast level of saves and wait at most for a spare; far ones go back to the
 durable level, or find no spare. The parts are known by kind of interruption; scale factors match lost work and recovery to the
@@ -23,10 +23,12 @@ import numpy as np
 from simulator.compiled import compiled_uncounted, inlined_uncounted
 from simulator.run.announced import LEAST_SHARE
 from simulator.run.columns import NUM_KINDS, PLANNED, Interruption, Runs
-from simulator.run.levels import UpTime, saves_per_durable
+from simulator.run.course import Course
+from simulator.run.late_waits import LateWaits
+from simulator.run.levels import saves_per_durable
 from simulator.run.renewal import Cycle
 from simulator.run.shares import has_same_saves
-from simulator.run.spares import spare_waits_s
+from simulator.run.spares import ReplacementWaits
 from simulator.run.way_back import WayBack
 from simulator.table import Booleans, Floats, Table
 
@@ -35,8 +37,6 @@ _NUM_CLASSES = len(CLASSES)
 MOMENTS = ("share", "mean_s", "variance_s2", "third_s3")
 _SMALL = 1e-2
 """Window length over mean up-time below which the series of its moments is accurate to all relevant digits."""
-_LEAST_LATE_S = 1e-12
-"""Divisor for the mean of longer waits if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,16 +55,15 @@ class Delays(Table):
     """Third central moment."""
 
     @classmethod
-    def of(cls, runs: Runs, way_back: WayBack, up_time: UpTime, ahead_s: Floats) -> Self:
+    def of(cls, runs: Runs, course: Course, ahead_s: Floats) -> Self:
         """Returns the delays of runs.
 
         Args:
             runs: the runs.
-            way_back: their recoveries.
-            up_time: their up-time.
+            course: their up-times and recoveries.
             ahead_s: mean time to save before planned interruptions, per interruption of any kind, `(n,)`.
         """
-        cases = _cases(runs, way_back, up_time, ahead_s)
+        cases, up_time = _cases(runs, course, ahead_s), course.up_time
         share, mean_s, variance_s2, third_s3 = (np.zeros((len(runs), _NUM_CLASSES)) for _ in range(4))
         _sum_up(cases, share, mean_s, variance_s2, third_s3)
         return cls(
@@ -92,10 +91,7 @@ class _Cases(NamedTuple):
     kind_restart_s: Floats
     kind_spare_s: Floats
     """Wait if a spare is left."""
-    kind_late: Floats
-    """Probability that none is left."""
-    late_s: Floats
-    """How much longer the wait then is."""
+    late: LateWaits
     kind_goes_on: Booleans
     """Whether there is no wait if the fast level survives the interruption."""
     kind_survival: Floats
@@ -118,18 +114,14 @@ class _Cases(NamedTuple):
     log_deviation: Floats
 
 
-def _cases(runs: Runs, way_back: WayBack, up_time: UpTime, ahead_s: Floats) -> _Cases:
-    longest_s = np.minimum(runs.queue_wait_s, runs.repair_s + runs.spare_wait_s)
-    late_s = np.maximum(0.0, longest_s - runs.spare_wait_s)
-    spare_s = spare_waits_s(runs)
-    extra_s = np.maximum(0.0, way_back.wait_of_kind_s - spare_s)
+def _cases(runs: Runs, course: Course, ahead_s: Floats) -> _Cases:
+    way_back, up_time = course.way_back, course.up_time
     lost_s, lost_s2 = _lost(runs, up_time.calm_s)
     return _Cases(
         kind_share=np.ascontiguousarray(runs.kind_share),
         kind_restart_s=np.ascontiguousarray(runs.kind_restart_s),
-        kind_spare_s=spare_s,
-        kind_late=np.minimum(1.0, extra_s / np.maximum(late_s, _LEAST_LATE_S)[:, None]),
-        late_s=late_s,
+        kind_spare_s=ReplacementWaits.with_spares(runs).for_spares_s,
+        late=LateWaits.of(runs, course),
         kind_goes_on=runs.kind_goes_on,
         kind_survival=np.ascontiguousarray(runs.kind_fast_survival),
         load_s=np.stack([runs.fast_load_s, runs.durable_load_s], axis=1),
@@ -174,7 +166,9 @@ def _in_window(runs: Runs, cycle_s: Floats, commit_s: Floats, calm_s: Floats) ->
 
 def _attempts_s2(runs: Runs, way_back: WayBack) -> Floats:
     """Returns the variance added by failed recovery attempts, `(n,)`: the number of attempts is geometric."""
-    again = way_back.num_failures - (1.0 - runs.kind_share[:, Interruption.PLANNED])
+    unplanned = 1.0 - runs.kind_share[:, Interruption.PLANNED]
+    # Failures while the run waits for nodes are in the waits.
+    again = way_back.num_failures - unplanned * (1.0 + way_back.replacement_wait_s / runs.mtbf_s)
     again = np.where(runs.fails_during_restart == 1.0, np.maximum(0.0, again), 0.0)
     return np.asarray(again / (1.0 + again) * way_back.total_s**2)
 
@@ -212,6 +206,9 @@ def _moments(
     mean = back * _way_back_s(cases, row, kind, level, is_late)
     variance = spread * (back * cases.kind_restart_s[row, kind]) ** 2 + cases.attempts_s2[row]
     third = spread**2 * (spread + 3.0) * (back * cases.kind_restart_s[row, kind]) ** 3
+    if is_late == 1:
+        variance += back**2 * cases.late.variance_s2[row, kind]
+        third += back**3 * cases.late.third_s3[row, kind]
     if kind == PLANNED:
         mean += ahead
     mean += lost * _lost_s(cases, row, kind, level)
@@ -245,7 +242,7 @@ def _weight(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> flo
     survival = cases.kind_survival[row, kind]
     if kind == PLANNED and cases.has_saves[row]:
         survival = 1.0  # Before an announced interruption the run saves on the level that survives it.
-    late = 0.0 if level == 0 and cases.kind_goes_on[row, kind] else cases.kind_late[row, kind]
+    late = 0.0 if level == 0 and cases.kind_goes_on[row, kind] else cases.late.share[row, kind]
     weight = cases.kind_share[row, kind] * (survival if level == 0 else 1.0 - survival)
     found: float = weight * (late if is_late == 1 else 1.0 - late)
     return found
@@ -254,7 +251,7 @@ def _weight(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> flo
 @inlined_uncounted
 def _way_back_s(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> float:
     """Recovery time without failures during it."""
-    late_s = cases.late_s[row] if is_late == 1 else 0.0
+    late_s = cases.late.mean_s[row, kind] if is_late == 1 else 0.0
     spare_s = 0.0 if level == 0 and cases.kind_goes_on[row, kind] else cases.kind_spare_s[row, kind]
     found_s: float = cases.kind_restart_s[row, kind] + spare_s + late_s + cases.load_s[row, level]
     return found_s

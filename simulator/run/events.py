@@ -121,7 +121,7 @@ def expected_ledger_and_delays(**columns: Unpack[RunColumns]) -> tuple[RunLedger
         way_back, up_time = course.way_back, course.up_time
         ahead_s = _saving_ahead_s(runs)
         accounts = _accounts(runs, way_back, up_time, ahead_s)
-        delays = Delays.of(runs, way_back, up_time, ahead_s)
+        delays = Delays.of(runs, course, ahead_s)
         wall_s = runs.work_s + sum(values for name, values in accounts.items() if name.endswith("_s"))
     # Written so that nan, as from infinity minus infinity, counts as never ending.
     never_ends = ~(wall_s < FOREVER_S) & ~runs.is_unknown

@@ -2,7 +2,7 @@
 
 Nodes return after a fixed repair time, first failed first: a ring holds their return times. If no spare is left, a node comes
 on loan from a queue, and the next repaired node is given back for it. So the nodes in repair are those that failed within the
-last repair time, as with infinitely many servers (M/G/inf).
+last repair time, as with infinitely many servers (M/G/inf). Once all nodes that can be lent are, only a repair ends a wait.
 """
 
 from __future__ import annotations
@@ -32,12 +32,25 @@ def replacement_wait_s(
     if num_missing <= 0:
         return design.spare_wait_s
     num_before = int(state.num_awaited) + num_missing
-    last = (state.oldest_repair + min(num_before, state.num_in_repair) - 1) % MAX_NODES_IN_REPAIR
-    back_s: float = returns_s[last] - now_s + design.spare_wait_s
-    if back_s >= design.queue_wait_s:
+    back_s = _until_back_s(design, num_before, now_s, state, returns_s)
+    if back_s < design.queue_wait_s:
+        state.num_awaited = num_before
+        return back_s
+    num_not_lent = int(min(num_before, -state.spares_left - design.max_loans))
+    if num_not_lent <= 0:
         return design.queue_wait_s
-    state.num_awaited = num_before
-    return back_s
+    state.num_awaited = max(state.num_awaited, num_not_lent)
+    return max(design.queue_wait_s, _until_back_s(design, num_not_lent, now_s, state, returns_s))
+
+
+@inlined
+def _until_back_s(
+    design: RunDesign, num_nodes: int, now_s: float, state: RunState, returns_s: FloatArray
+) -> float:
+    """Time until this many nodes are repaired and brought in."""
+    last = (state.oldest_repair + min(num_nodes, state.num_in_repair) - 1) % MAX_NODES_IN_REPAIR
+    found_s: float = returns_s[last] - now_s + design.spare_wait_s
+    return found_s
 
 
 @inlined

@@ -9,6 +9,7 @@ their mean times. Every design meets the same luck, so more spares give shorter 
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -16,12 +17,20 @@ import numpy.typing as npt
 
 from simulator.compiled import compiled_uncounted, inlined
 from simulator.row_sums import sum_columns
-from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR, PLANNED, Interruption, Runs, over_kinds
+from simulator.run.columns import (
+    FOREVER_S,
+    MAX_NODES_IN_REPAIR,
+    NUM_KINDS,
+    PLANNED,
+    Interruption,
+    Runs,
+    over_kinds,
+)
 from simulator.run.draws import KIND, RESTART_TIME, SURVIVAL, UP_TIME, exponential, luck_of, uniform
 from simulator.run.kernel import fast_survives, kind_of
 from simulator.run.pool import replacement_wait_s
 from simulator.run.state import STATE, FloatArray, Records, RunDesign, designs_of, record_type
-from simulator.table import Floats, Integers
+from simulator.table import Floats, Integers, Table
 
 MOST_OF_A_RUN = 1024
 """Interruptions that are played of a run that has at least twice as many."""
@@ -29,7 +38,7 @@ NUM_RUNS = 8.0
 """Runs with this many interruptions, or more and shorter ones, played for each design: the initial state matters for a long
 time, because nodes that failed together return together."""
 LEAST_RUNS, RUNS_PER_SHARE = 2.0, 32.0
-"""Runs of a design without spares, where none is ever left: two, or more for a longer queue, this many per repair time."""
+"""Runs of a design without spares, where none is ever left: two, or more for longer waits, this many per repair time."""
 TIMES_AS_MANY = 4.0
 """Multiplier where nodes also fail during recovery: recoveries are then few but long, and dominate the mean."""
 MANY_NODES = 8.0
@@ -39,6 +48,8 @@ _NEVER_S = FOREVER_S**2
 """A recovery during which all played interruptions happen: so long that no share of it is meaningful."""
 _NUM_PURPOSES = 4
 """Purposes of draws from up-times to survivals (`simulator.run.draws`)."""
+_ROUNDING = 1e-12
+"""Rounding of a wait over the time at which it ends: a wait for a spare is not longer than itself."""
 _LEAST_REPAIR_S = 1.0
 """Divisor for a wait for the queue where repairs take no time."""
 
@@ -60,6 +71,13 @@ class Pool(Protocol):
     sums_s: MutableSequence[float]
     """Sums of waits."""
     num_waits: MutableSequence[float]
+    num_late: MutableSequence[float]
+    """Waits that are longer than that for a spare,"""
+    late_s: MutableSequence[float]
+    """and the sums of what they are longer by, of its squares"""
+    late_s2: MutableSequence[float]
+    late_s3: MutableSequence[float]
+    """and of its cubes."""
 
 
 class Memory(NamedTuple):
@@ -96,26 +114,50 @@ POOL = record_type(Pool)
 """`Pool` as one record."""
 
 
-def played_wait_s(runs: Runs, up_time_s: Floats, expected_s: Floats) -> Floats:
-    """Returns the mean wait after each kind of interruption, `(n, 4)`.
+@dataclass(frozen=True, kw_only=True)
+class PlayedWaits(Table):
+    """Waits after each kind of interruption, `(n, 4)`; nan for what never occurred."""
 
-    Where nodes also fail during recovery, it is the constant wait after which, in the same time, none would be missing (the
-    busy period of M/D/inf, as in `simulator.run.way_back`). Runs that are only partly played count from their middle on, when
-    the pool has long been full.
+    mean_s: Floats
+    """Where nodes also fail during recovery, the constant wait after which, in the same time, none would be missing (the busy
+    period of M/D/inf, as in `simulator.run.way_back`)."""
+    late_share: Floats
+    """Share of waits that are longer than that for a spare; the means of what they are longer by,"""
+    late_s: Floats
+    late_s2: Floats
+    """of its square"""
+    late_s3: Floats
+    """and of its cube."""
+
+    @classmethod
+    def none(cls) -> Self:
+        """Returns the waits of no run."""
+        return cls(**{name: np.zeros((0, NUM_KINDS)) for name in cls.names()})
+
+
+def played_waits(runs: Runs, up_time_s: Floats) -> PlayedWaits:
+    """Returns the waits of runs.
+
+    Runs that are only partly played count from their middle on, when the pool has long been full.
 
     Args:
         runs: the runs.
         up_time_s: how long they are up, `(n,)`.
-        expected_s: waits after kinds that did not occur, `(n, 4)`.
     """
     pools = _pools(runs, up_time_s)
     _play_pools(designs_of(runs), pools, Memory.of(pools))
-    sums_s, num_waits = pools["sums_s"], pools["num_waits"]
-    missing_s = np.divide(sums_s, num_waits, out=np.zeros(sums_s.shape), where=num_waits > 0.0)
-    missing_s = np.minimum(missing_s, _NEVER_S)
+    missing_s = np.minimum(_ratio(pools["sums_s"], pools["num_waits"]), _NEVER_S)
     rate = np.where(pools["apart_s"] < FOREVER_S, _losses(runs) / runs.mtbf_s, 0.0)[:, None]
-    each_s = np.divide(np.log1p(rate * missing_s), rate, out=missing_s, where=rate > 0.0)
-    return np.where(num_waits > 0.0, each_s, expected_s)
+    num_late = pools["num_late"]
+    return PlayedWaits(
+        mean_s=np.divide(np.log1p(rate * missing_s), rate, out=missing_s.copy(), where=rate > 0.0),
+        late_share=_ratio(num_late, pools["num_waits"]),
+        **{name: _ratio(pools[name], num_late) for name in ("late_s", "late_s2", "late_s3")},
+    )
+
+
+def _ratio(sums: Floats, counts: Floats) -> Floats:
+    return np.asarray(np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0.0))
 
 
 def _pools(runs: Runs, up_time_s: Floats) -> Records:
@@ -135,7 +177,8 @@ def _pools(runs: Runs, up_time_s: Floats) -> Records:
 
 def _num_played(runs: Runs, apart_s: Floats) -> Integers:
     """Number of interruptions to play for each design, `(n,)`."""
-    shared = RUNS_PER_SHARE * runs.queue_wait_s / np.maximum(runs.repair_s, _LEAST_REPAIR_S)
+    longest_s = np.where(runs.max_loans < FOREVER_S, runs.repair_s, runs.queue_wait_s)
+    shared = RUNS_PER_SHARE * longest_s / np.maximum(runs.repair_s, _LEAST_REPAIR_S)
     num_runs = np.where(runs.num_spares > 0.0, NUM_RUNS, np.clip(shared, LEAST_RUNS, NUM_RUNS))
     num_runs = np.where(apart_s < FOREVER_S, TIMES_AS_MANY, 1.0) * num_runs
     num_nodes = over_kinds(runs.node_share, runs.kind_nodes)
@@ -219,13 +262,24 @@ def _come_back(design: RunDesign, pool: Pool, serial: int, most: int, memory: Me
             fails_at_s += _until_failure_s(memory, serial, pool.apart_s)
             serial += 1
         if serial > first_counted and num_nodes == design.kind_nodes[first]:
-            pool.sums_s[first] += nodes_at_s - start_s
-            pool.num_waits[first] += 1.0
+            _count_wait(pool, first, nodes_at_s - start_s, design.spare_wait_s, nodes_at_s)
         state.wall_s = nodes_at_s + pool.back_s[kind]
         if serial >= most or fails_at_s >= state.wall_s:
             return serial
         state.wall_s = fails_at_s
         kind = kind_of(design, _drawn(memory, KIND, serial), unplanned)
+
+
+@inlined
+def _count_wait(pool: Pool, kind: int, wait_s: float, spare_wait_s: float, now_s: float) -> None:
+    pool.sums_s[kind] += wait_s
+    pool.num_waits[kind] += 1.0
+    longer_s = min(wait_s - spare_wait_s, _NEVER_S)
+    if longer_s > _ROUNDING * now_s:
+        pool.num_late[kind] += 1.0
+        pool.late_s[kind] += longer_s
+        pool.late_s2[kind] += longer_s**2
+        pool.late_s3[kind] += longer_s**3
 
 
 @inlined

@@ -1,7 +1,7 @@
 """How many spare nodes are enough, and where does another node come from when none is left?
 
-The number of nodes in repair is Poisson. Enough are the fewest spares that suffice for `SPARE_CONFIDENCE` of the failures.
-Where an offer has fewer nodes left (`max_nodes`), held as spares or not, there are none to borrow: the run waits for a repair.
+The number of nodes in repair is Poisson. Enough are the fewest spares that suffice for `SPARE_CONFIDENCE` of the failures. The
+other nodes that an offer has left (`max_nodes`) can be borrowed. Once all are, only a repair brings another one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from scipy.special import pdtrik
 
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
+from simulator.domain.reliability import Reliability
 from simulator.layout.trained_weights import trained_flop_per_token
 from simulator.machine.offer_table import OfferTable
 from simulator.run.columns import Interruption
@@ -25,7 +26,7 @@ SPARE_CONFIDENCE = 0.99
 """Share of failures that `sufficient_spare_nodes` covers."""
 LEAST_MFU_FRACTION = 0.1
 """Share of the peak below which few runs are worth it: `sufficient_spare_nodes` takes a run that is not simulated yet to last
-no longer. This is a choice for decisions, not physics: of the run, only whether nodes can be borrowed depends on it."""
+no longer. This is a choice for decisions, not physics: nothing of the run depends on it but the number of its spares."""
 USUAL_QUEUE_S = 2 * HOUR
 """Waiting for a newly allocated node when no spare is left (TrainMover, arXiv 2412.12636: stop-and-restart without standby
 takes about two hours)."""
@@ -47,30 +48,27 @@ def sufficient_spare_nodes(job: Job, plans: PlanTable, run_s: Floats | None = No
         run_s: how long their runs last without failures, `(n,)`; left out: at `LEAST_MFU_FRACTION` of the peak.
     """
     run_s = _longest_run_s(job, plans) if run_s is None else run_s
-    return np.asarray(np.minimum(_enough(job, plans, run_s), _nodes_left(job, plans)), dtype=np.int64)
-
-
-def queue_waits_s(job: Job, plans: PlanTable) -> Floats:
-    """Returns how long a run without a spare waits for another node that did not fail before, `(n,)`.
-
-    Where the nodes that an offer has left are fewer than enough, and the job says nothing else, only repairs bring nodes: the
-    wait is infinite. It does not depend on how many of those left are spares.
-    """
-    restart = job.reliability.restart
-    if restart.replace_from_queue_s is not None:
-        return np.full(len(plans), restart.replace_from_queue_s)
-    if all(offer.max_nodes is None for offer in job.offers):
-        return np.full(len(plans), USUAL_QUEUE_S)
-    has_few = _nodes_left(job, plans) < _enough(job, plans, _longest_run_s(job, plans))
-    return np.asarray(np.where(has_few, np.inf, USUAL_QUEUE_S))
-
-
-def _enough(job: Job, plans: PlanTable, run_s: Floats) -> Floats:
-    """Returns the fewest spare nodes that suffice for runs of this length, `(n,)`, however many there are."""
     ends_before = node_losses_within(job, plans, run_s) <= _NO_FAILURE_MEAN
     # Without a step there is no run length; taking the smaller value that is a number keeps the spares finite.
     in_repair = node_losses_within(job, plans, np.fmin(job.reliability.repair_days * DAY, run_s))
-    return np.asarray(np.where(ends_before, 0.0, _spares_for_losses(job, plans, in_repair)))
+    enough = np.where(ends_before, 0.0, _spares_for_losses(job, plans, in_repair))
+    return np.asarray(np.minimum(enough, _nodes_left(job, plans)), dtype=np.int64)
+
+
+def queue_wait_s(reliability: Reliability) -> float:
+    """Returns how long a run without a spare waits for another node that did not fail before, if there is one."""
+    asked_s = reliability.restart.replace_from_queue_s
+    return USUAL_QUEUE_S if asked_s is None else asked_s
+
+
+def max_loans(job: Job, plans: PlanTable) -> Floats:
+    """Returns how many nodes a run can borrow at a time, `(n,)`: all of its offer that neither train nor stand by.
+
+    The number is infinite where that of the offer's nodes is not limited, and where the job says how soon others come.
+    """
+    if job.reliability.restart.replace_from_queue_s is not None:
+        return np.full(len(plans), np.inf)
+    return np.asarray(np.maximum(0.0, _nodes_left(job, plans) - plans.num_spare_nodes))
 
 
 def _nodes_left(job: Job, plans: PlanTable) -> Floats:

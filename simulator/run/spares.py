@@ -17,7 +17,8 @@ distribution of repair times, so in steady state, with r the rate while nobody w
 
     E[wait] = S + P(Y = c + 1) / (r P(Y <= c)),      which is S + T without spares,
 
-if recoveries are short compared with the time between failures.
+if recoveries are short compared with the time between failures. If m nodes can be lent at a time, only repairs end the wait of
+a failure that finds X >= c + m: these waits are those of c + m spares, and take the place of their waits for the queue.
 
 Waits make failures rarer, and rarer failures shorten waits: the mean wait is the fixed point. Several nodes that fail at once
 are treated as groups of the mean size. In steady state the mean wait agrees with the event loop within 1 % if the same number
@@ -34,14 +35,15 @@ on average; with the form alone errors reach 45 %.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln, pdtr, pdtrc, xlogy
 
 from simulator.run.columns import FOREVER_S, Runs, over_kinds
-from simulator.run.pool_play import played_wait_s
+from simulator.run.pool_play import PlayedWaits, played_waits
 from simulator.table import Booleans, Floats, Table
 
 _LEAST_PROBABILITY = 1e-280
@@ -54,7 +56,8 @@ _SETTLED_FRACTION = 1e-3
 """Two passes are enough if the mean wait at the fixed point is this close to that of the second, as a share of the time between
 interruptions. They are not enough if whether a failure waits depends on how many have waited."""
 LEAST_RHYTHM = 0.3
-"""Wait for the queue over the time between failures from which failures are played (`simulator.run.pool_play`)."""
+"""Wait for the queue over the time between failures from which failures are played (`simulator.run.pool_play`). Waits that only
+repairs end are always as long."""
 LEAST_WAIT_FRACTION = 0.01
 """Mean wait beyond that for a spare, over the time between failures, below which nothing is played: it changes nothing."""
 MIXED_PART = 0.1
@@ -65,40 +68,89 @@ _NUM_HALVINGS = 30
 """Bisection steps over mean waits: from hours to less than a millisecond."""
 
 
-def expected_replacement_wait_s(runs: Runs, up_time_s: Floats) -> Floats:
-    """Returns the mean wait after each kind of interruption that waits for nodes, `(n, 4)`.
+@dataclass(frozen=True, kw_only=True)
+class ReplacementWaits(Table):
+    """Mean waits after each kind of interruption that waits for nodes, `(n, 4)`; the parts sum to the wait."""
+
+    for_spares_s: Floats
+    for_queue_s: Floats
+    """What waits for a node on loan, or for a repaired one that comes earlier, add."""
+    for_repairs_s: Floats
+    """What waits add where only repairs end them."""
+
+    @classmethod
+    def with_spares(cls, runs: Runs) -> Self:
+        """Returns the waits if a spare is left for every node."""
+        for_spares_s = np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0)
+        none_s = np.zeros(for_spares_s.shape)
+        return cls(for_spares_s=for_spares_s, for_queue_s=none_s, for_repairs_s=none_s)
+
+    @property
+    def total_s(self) -> Floats:
+        """The whole wait."""
+        return self.for_spares_s + (self.for_queue_s + self.for_repairs_s)
+
+    def of_length(self, total_s: Floats) -> Self:
+        """Returns the waits with another total, `(n, 4)`: the parts beyond the wait for a spare keep their ratio."""
+        extra_s = self.for_queue_s + self.for_repairs_s
+        of_repairs = np.divide(self.for_repairs_s, extra_s, out=np.zeros(extra_s.shape), where=extra_s > 0.0)
+        longer_s = total_s - self.for_spares_s
+        for_repairs_s = of_repairs * longer_s
+        return replace(self, for_queue_s=longer_s - for_repairs_s, for_repairs_s=for_repairs_s)
+
+    def with_rows(self, rows: NDArray[np.intp], waits: Self) -> Self:
+        """Returns the waits with others in some rows."""
+        columns: dict[str, Floats] = {name: getattr(self, name).copy() for name in self.names()}
+        for name, column in columns.items():
+            column[rows] = getattr(waits, name)
+        return replace(self, **columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedWaits:
+    """Mean waits of n runs, and those of them that were played."""
+
+    mean: ReplacementWaits
+    played: PlayedWaits
+    played_rows: NDArray[np.intp]
+    """Whose they are."""
+
+
+def expected_waits(runs: Runs, up_time_s: Floats) -> ExpectedWaits:
+    """Returns the waits for nodes of runs.
 
     Args:
         runs: the runs.
         up_time_s: how long they are up, `(n,)`.
     """
-    wait_s = spare_wait_s = spare_waits_s(runs)
+    with_spares = ReplacementWaits.with_spares(runs)
     can_run_out = (runs.num_spares < FOREVER_S)[:, None] & (runs.kind_nodes * runs.node_share > 0.0)
     if not np.any(can_run_out):
-        return wait_s
+        none = np.zeros(0, dtype=np.intp)
+        return ExpectedWaits(mean=with_spares, played=PlayedWaits.none(), played_rows=none)
     # Written so that nan, as from infinity minus infinity, counts as never ending.
     up_s = np.fmin(up_time_s, FOREVER_S)
-    wait_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, spare_wait_s), can_run_out)
-    next_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, wait_s), can_run_out)
+    first = _waits(runs, up_s, with_spares.total_s, can_run_out)
+    waits = _waits(runs, up_s, first.total_s, can_run_out)
     # The third wait is shorter than that of the fixed point, so those that are long enough to be played need not be settled.
-    is_unsettled = _is_unsettled(runs, spare_wait_s, wait_s, next_s)
-    rows = np.flatnonzero(is_unsettled & ~_is_rhythmic(runs, spare_wait_s, next_s))
+    is_unsettled = _is_unsettled(runs, with_spares.total_s, first.total_s, waits.total_s)
+    rows = np.flatnonzero(is_unsettled & ~_is_rhythmic(runs, waits))
     if len(rows):
-        next_s[rows] = _settled_wait_s(runs.take(rows), up_s[rows], spare_wait_s[rows], can_run_out[rows])
-    rows = np.flatnonzero(_is_rhythmic(runs, spare_wait_s, next_s))
+        waits = waits.with_rows(rows, _settled(runs.take(rows), up_s[rows], can_run_out[rows]))
+    rows = np.flatnonzero(_is_rhythmic(runs, waits))
+    played = PlayedWaits.none()
     if len(rows):
-        next_s[rows] = played_wait_s(runs.take(rows), up_s[rows], next_s[rows])
-    return next_s
+        played, expected = played_waits(runs.take(rows), up_s[rows]), waits.take(rows)
+        wait_s = np.where(np.isnan(played.mean_s), expected.total_s, played.mean_s)
+        waits = waits.with_rows(rows, expected.of_length(wait_s))
+    return ExpectedWaits(mean=waits, played=played, played_rows=rows)
 
 
-def spare_waits_s(runs: Runs) -> Floats:
-    """Returns the wait after each kind of interruption if a spare is left for every node, `(n, 4)`."""
-    return np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0)
-
-
-def _losses_that_leave_none(num_spares: Floats, num_nodes: Floats | float, at_once: Floats) -> Floats:
-    """Returns how many losses in repair, of `at_once` nodes each, leave too few spares for `num_nodes` nodes, `(n,)`."""
-    return np.maximum(0.0, np.ceil((num_spares - num_nodes + 1.0) / at_once - _ROUNDING))
+def losses_that_leave_none(runs: Runs, num_nodes: Floats) -> Floats:
+    """Returns how many losses in repair, of the mean size, leave of some nodes, `(n,)`, fewer than a kind takes, `(n, 4)`."""
+    at_once = _lost_at_once(runs)[:, None]
+    left = num_nodes[:, None] - runs.kind_nodes
+    return np.maximum(0.0, np.ceil((left + 1.0) / at_once - _ROUNDING))
 
 
 def _apart_s(runs: Runs, wait_s: Floats) -> Floats:
@@ -123,12 +175,14 @@ def _is_unsettled(runs: Runs, first_s: Floats, second_s: Floats, third_s: Floats
     return np.abs(crossing_s - third_mean_s) > _SETTLED_FRACTION * _apart_s(runs, third_s)
 
 
-def _is_rhythmic(runs: Runs, spare_wait_s: Floats, wait_s: Floats) -> Booleans:
-    """Returns whether a wait for the queue takes as long as the time between failures, if such waits occur, `(n,)`."""
-    apart_s = _apart_s(runs, spare_wait_s)
-    extra_s = over_kinds(runs.node_share, wait_s - spare_wait_s)
+def _is_rhythmic(runs: Runs, waits: ReplacementWaits) -> Booleans:
+    """Returns whether waits for the queue or for repairs take as long as the time between failures, and occur, `(n,)`."""
+    apart_s = _apart_s(runs, waits.for_spares_s)
+    extra_s = over_kinds(runs.node_share, waits.total_s - waits.for_spares_s)
+    for_repairs_s = over_kinds(runs.node_share, waits.for_repairs_s)
     is_long, is_long_if_mixed = (
         (runs.queue_wait_s > part_s * LEAST_RHYTHM) & (extra_s > part_s * LEAST_WAIT_FRACTION)
+        | (for_repairs_s > part_s * LEAST_WAIT_FRACTION)
         for part_s in (apart_s, MIXED_PART * apart_s)
     )
     if np.any(is_long_if_mixed & ~is_long):
@@ -151,29 +205,52 @@ def _lost_at_once(runs: Runs) -> Floats:
     return np.maximum(1.0, at_once)
 
 
-def _settled_wait_s(runs: Runs, up_s: Floats, spare_wait_s: Floats, can_run_out: Booleans) -> Floats:
-    """Returns the fixed point of the waits, `(n, 4)`: the longer the mean wait, the shorter the wait that follows from it."""
-    low_s = spare_wait_s
-    high_s = wait_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, spare_wait_s), can_run_out)
+def _settled(runs: Runs, up_s: Floats, can_run_out: Booleans) -> ReplacementWaits:
+    """Returns the fixed point of the waits: the longer the mean wait, the shorter the wait that follows from it."""
+    low_s = ReplacementWaits.with_spares(runs).total_s
+    waits = _waits(runs, up_s, low_s, can_run_out)
+    high_s = waits.total_s
     for _ in range(_NUM_HALVINGS):
         middle_s = 0.5 * (low_s + high_s)
-        wait_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, middle_s), can_run_out)
-        is_low = over_kinds(runs.node_share, wait_s) > over_kinds(runs.node_share, middle_s)
+        waits = _waits(runs, up_s, middle_s, can_run_out)
+        is_low = over_kinds(runs.node_share, waits.total_s) > over_kinds(runs.node_share, middle_s)
         low_s = np.where(is_low[:, None], middle_s, low_s)
         high_s = np.where(is_low[:, None], high_s, middle_s)
-    return wait_s
+    return waits
 
 
-def _extra_wait_s(runs: Runs, up_s: Floats, apart_s: Floats, can_run_out: Booleans) -> Floats:
-    """Returns the mean wait beyond that for a spare, after each kind of interruption, `(n, 4)`."""
+def _waits(runs: Runs, up_s: Floats, wait_s: Floats, can_run_out: Booleans) -> ReplacementWaits:
+    """Returns the waits of runs whose failures are as far apart as with these mean waits, `(n, 4)`."""
+    apart_s = _apart_s(runs, wait_s)
+    waits = ReplacementWaits.with_spares(runs)
+    waits = replace(waits, for_queue_s=_waits_beyond(runs, runs.num_spares, up_s, apart_s, can_run_out))
+    rows = np.flatnonzero(runs.max_loans < FOREVER_S)
+    if len(rows) == 0:
+        return waits
+    # Beyond the loans a failure does not wait for the queue but for repairs, as with an endless queue.
+    some, up_s, apart_s, can_run_out = runs.take(rows), up_s[rows], apart_s[rows], can_run_out[rows]
+    without_queue = replace(some, queue_wait_s=np.full(len(rows), FOREVER_S))
+    not_lent_s, for_repairs_s = (
+        _waits_beyond(those, some.num_spares + some.max_loans, up_s, apart_s, can_run_out)
+        for those in (some, without_queue)
+    )
+    lent_s = np.maximum(0.0, waits.for_queue_s[rows] - not_lent_s)
+    found = replace(waits.take(rows), for_queue_s=lent_s, for_repairs_s=for_repairs_s)
+    return waits.with_rows(rows, found)
+
+
+def _waits_beyond(
+    runs: Runs, num_nodes: Floats, up_s: Floats, apart_s: Floats, can_run_out: Booleans
+) -> Floats:
+    """Returns what failures that find all of some nodes, `(n,)`, in repair add to the mean wait, by kind, `(n, 4)`."""
     at_once = _lost_at_once(runs)
     # The run is longer than its work: by repeated work and by recoveries.
     run_s = up_s * apart_s / runs.mtbf_s
     failing = _Failing.of(runs, run_s, over_kinds(runs.node_share, runs.kind_nodes) / at_once, apart_s)
+    enough = losses_that_leave_none(runs, num_nodes)
     extra_s = np.zeros(can_run_out.shape)
     for kind in np.flatnonzero(can_run_out.any(axis=0)):
-        enough = _losses_that_leave_none(runs.num_spares, runs.kind_nodes[:, kind], at_once)
-        extra_s[:, kind] = np.where(can_run_out[:, kind], failing.mean_wait_s(enough), 0.0)
+        extra_s[:, kind] = np.where(can_run_out[:, kind], failing.mean_wait_s(enough[:, kind]), 0.0)
     return extra_s
 
 
@@ -203,7 +280,7 @@ class _Failing(Table):
         """Returns the failing nodes of runs of this length, by nodes per interruption and mean time between interruptions."""
         full_s = np.minimum(runs.repair_s, run_s)
         queue_s = runs.queue_wait_s - runs.spare_wait_s
-        working_s = _apart_s(runs, spare_waits_s(runs))
+        working_s = _apart_s(runs, ReplacementWaits.with_spares(runs).total_s)
         return cls(
             per_s=np.maximum(per_interruption / apart_s, _FEW / np.where(full_s > 0.0, full_s, 1.0)),
             per_working_s=np.maximum(per_interruption / working_s, _FEW / np.maximum(runs.repair_s, 1.0)),

@@ -62,6 +62,7 @@ class RunDesign(Protocol):
     repair_s: float
     spare_wait_s: float
     queue_wait_s: float
+    max_loans: float
 
 
 DESIGN = record_type(RunDesign)

@@ -20,7 +20,7 @@ from simulator.run.evaluation import evaluation_time_s
 from simulator.run.events import expected_ledger_and_delays, optimal_interval_s
 from simulator.run.interruptions import InterruptionTable, interruptions, mean_time_between_failures_s
 from simulator.run.interval import longest_interval_s
-from simulator.run.spare_nodes import queue_waits_s
+from simulator.run.spare_nodes import max_loans, queue_wait_s
 from simulator.run.stragglers import draw_straggler_slowdowns, expected_straggler_slowdown
 from simulator.step.step import StepTable
 from simulator.table import Booleans, Floats, Table, total
@@ -214,7 +214,8 @@ def _options(
         "num_spares": plans.num_spare_nodes.astype(np.float64),
         "repair_s": reliability.repair_days * DAY,
         "spare_wait_s": reliability.restart.replace_from_spare_s,
-        "queue_wait_s": queue_waits_s(job, plans),
+        "queue_wait_s": queue_wait_s(reliability),
+        "max_loans": max_loans(job, plans),
     }
 
 

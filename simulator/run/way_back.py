@@ -18,7 +18,7 @@ from typing import Self
 import numpy as np
 
 from simulator.run.columns import NUM_KINDS, Interruption, Runs, over_kinds
-from simulator.run.spares import expected_replacement_wait_s, spare_waits_s
+from simulator.run.spares import ReplacementWaits
 from simulator.table import Floats, Table, total
 
 _NUM_POINTS = 16
@@ -38,25 +38,21 @@ class WayBack(Table):
     """Share of interruptions that roll back to the fast level of saves, or to a live replica."""
     durable_share: Floats
     """Share that rolls back to the durable level; the rest is announced and loses nothing."""
-    wait_of_kind_s: Floats
-    """Wait for replacement nodes after each kind of interruption that needs them, `(n, 4)`."""
 
     @classmethod
     def with_spares(cls, runs: Runs) -> Self:
         """Returns the recovery of all runs if a spare is left for every node."""
-        return cls._with_waits(runs, spare_waits_s(runs))
+        return cls._with_waits(runs, ReplacementWaits.with_spares(runs).total_s)
 
-    def waiting_for_nodes(self, runs: Runs, up_time_s: Floats) -> Self:
-        """Returns the recovery with waits for nodes, for the same runs with this up-time, `(n,)`."""
-        wait_s = expected_replacement_wait_s(runs, up_time_s)
+    def waiting_for_nodes(self, runs: Runs, wait_s: Floats) -> Self:
+        """Returns the recovery of the same runs with this mean wait after each kind of interruption, `(n, 4)`."""
         if np.any(runs.fails_during_restart == 1.0):
             return self._with_waits(runs, wait_s)
-        waited_s = over_kinds(runs.node_share, wait_s)
-        return replace(self, replacement_wait_s=waited_s, wait_of_kind_s=wait_s)
+        return replace(self, replacement_wait_s=over_kinds(runs.node_share, wait_s))
 
     @classmethod
     def _with_waits(cls, runs: Runs, wait_s: Floats) -> Self:
-        plain = cls(**_plain(runs, wait_s), wait_of_kind_s=wait_s)
+        plain = cls(**_plain(runs, wait_s))
         can_fail = runs.fails_during_restart == 1.0
         if not np.any(can_fail):
             return plain

@@ -38,7 +38,10 @@ def test_the_note_has_the_run_that_gets_nodes_from_elsewhere() -> None:
     lent, none = told(job_with(NUM_NODES, queue_s=QUEUE_S))
     assert none == []
     assert 1.9 < alone.time_to_train_days / lent.time_to_train_days < 2.4
-    assert "the 128 nodes of offers[0].max_nodes are too few to have others" in note
+    assert (
+        "Once all 128 nodes of offers[0].max_nodes train or are in repair, the run waits for repairs of 3.00 days"
+        in note
+    )
     change = human.change(lent.time_to_train_days / alone.time_to_train_days - 1.0)
     assert f"it takes {human.days(lent.time_to_train_days)} ({change})" in note
     assert note.endswith("set reliability.restart.replace_from_queue_s=7200.")
@@ -50,7 +53,6 @@ def test_the_note_has_the_run_that_gets_nodes_from_elsewhere() -> None:
     "job",
     [
         pytest.param(job_with(None), id="nobody says how many nodes there are"),
-        pytest.param(job_with(NUM_NODES + ENOUGH), id="enough nodes are left"),
         pytest.param(job_with(NUM_NODES, failures=1e-6), id="no node fails"),
     ],
 )
@@ -59,7 +61,7 @@ def test_other_runs_get_other_nodes(job: Job) -> None:
     lent = job.reliability.restart.model_copy(update={"replace_from_queue_s": QUEUE_S})
     same = changed(job, reliability=changed(job.reliability, restart=lent))
     assert notes == []
-    assert design.time_to_train_days == told(same)[0].time_to_train_days
+    assert design.time_to_train_days == pytest.approx(told(same)[0].time_to_train_days, rel=1e-6)
 
 
 def test_a_delay_of_less_than_a_fiftieth_is_not_told() -> None:
@@ -67,6 +69,13 @@ def test_a_delay_of_less_than_a_fiftieth_is_not_told() -> None:
     lent, _ = told(job_with(NUM_NODES, failures=0.01, queue_s=QUEUE_S))
     assert notes == []
     assert 1.0 < alone.time_to_train_days / lent.time_to_train_days < 1.02
+
+
+def test_the_more_nodes_are_left_the_less_a_run_waits_for_repairs() -> None:
+    left = (0, 1, 2, 4, 8, 16)
+    days = [told(job_with(NUM_NODES + more))[0].time_to_train_days for more in left]
+    assert days == sorted(days, reverse=True)
+    assert days[-1] == pytest.approx(told(job_with(None))[0].time_to_train_days, rel=1e-4)
 
 
 def test_spares_that_suffice_need_no_other_nodes() -> None:

@@ -14,7 +14,7 @@ from simulator.run.columns import MAX_NODES_IN_REPAIR, RunColumns, Runs
 from simulator.run.course import Course
 from simulator.run.events import expected_goodput, expected_ledger, simulate_runs
 from simulator.run.pool import replacement_wait_s
-from simulator.run.pool_play import Memory, played_wait_s
+from simulator.run.pool_play import Memory, played_waits
 from simulator.run.state import STATE, Records, designs_of
 from simulator.table import Floats
 from simulator.units import DAY, HOUR
@@ -43,7 +43,7 @@ def runs_of(**changes: object) -> RunColumns:
 
 def waits_s(runs: Runs) -> Floats:
     """Waits after each kind of interruption, `(n, 4)`."""
-    return Course.of(runs).way_back.wait_of_kind_s
+    return Course.of(runs).waits.mean.total_s
 
 
 def expected_s(row: RunColumns) -> Floats:
@@ -87,11 +87,11 @@ def test_no_fixed_point_is_sought_of_waits_that_are_played(monkeypatch: pytest.M
     runs = Runs.of(runs_of(work_s=1e7, num_spares=[0, 8, 32, 64], queue_wait_s=2 * HOUR))
     with monkeypatch.context() as patch:
         patch.setattr(formulas, "LEAST_RHYTHM", np.inf)
-        patch.setattr(formulas, "_settled_wait_s", unexpected)
+        patch.setattr(formulas, "_settled", unexpected)
         with pytest.raises(AssertionError, match="sought"):
             waits_s(runs)
     found_s = waits_s(runs)
-    monkeypatch.setattr(formulas, "_settled_wait_s", unexpected)
+    monkeypatch.setattr(formulas, "_settled", unexpected)
     assert (waits_s(runs) == found_s).all()
 
 
@@ -168,14 +168,27 @@ def test_where_no_node_comes_back_every_failure_waits_for_the_queue() -> None:
 def test_failures_that_a_replica_outlasts_shorten_no_wait_of_the_others() -> None:
     row = runs_of(kind_share=NODE_FAULTS, kind_fast_survival=[1.0, 0.5, 1.0, 1.0], repair_s=1e9)
     runs = Runs.of(row | {"work_s": 1e6, "live_lag_s": 5.0, "reduced_capacity_s": 30.0})
-    assert played_wait_s(runs, runs.work_s, np.zeros((1, 4)))[0] == pytest.approx([0.0, DAY, 0.0, 0.0])
+    assert played_waits(runs, runs.work_s).mean_s[0, 1] == pytest.approx(DAY)
 
 
 def test_kinds_that_never_strike_keep_what_was_expected() -> None:
-    runs = Runs.of(runs_of(work_s=1e7, kind_share=NODE_FAULTS))
-    found = played_wait_s(runs, runs.work_s, np.full((1, 4), 7.0))[0]
-    assert found[[0, 2, 3]].tolist() == [7.0] * 3
-    assert found[1] > HOUR
+    row = runs_of(work_s=1e7, kind_share=NODE_FAULTS, kind_nodes=[1.0, 1.0, 4.0, 0.0])
+    played = played_waits(Runs.of(row), np.array([1e7]))
+    assert np.isnan(played.mean_s[0, [0, 2, 3]]).all()
+    waits = Course.of(Runs.of(row)).waits.mean
+    assert waits.total_s[0, [0, 2, 3]].tolist() == [60.0, 60.0, 0.0]
+    assert waits.total_s[0, 1] == played.mean_s[0, 1] > HOUR
+
+
+def test_the_moments_of_waits_are_those_of_what_was_played() -> None:
+    # No node comes back, so that of five failures on average the first finds the spare, and all others wait a day.
+    work_s = 5 * HOUR
+    runs = Runs.of(runs_of(work_s=work_s, mtbf_s=HOUR, num_spares=1, repair_s=1e9))
+    waits = played_waits(runs, np.array([work_s]))
+    longer_s = DAY - 60.0
+    late_s = [waits.late_s[0, 1], waits.late_s2[0, 1] ** 0.5, waits.late_s3[0, 1] ** (1 / 3)]
+    assert late_s == pytest.approx([longer_s] * 3)
+    assert waits.mean_s[0, 1] == pytest.approx(60.0 + waits.late_share[0, 1] * longer_s)
 
 
 @pytest.mark.parametrize("fails_during_restart", [False, True])
