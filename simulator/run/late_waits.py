@@ -70,11 +70,10 @@ def _by_formula(runs: Runs, course: Course) -> tuple[Floats, list[Floats]]:
     of_repairs = _share(mean.for_repairs_s, not_lent[0])
     share = np.minimum(share, 1.0 - of_repairs)
     both = share + of_repairs
+    # Where nothing waits for repairs, the moments are the same to the last bit in any company.
     return both, [
-        np.divide(
-            share * of_lent + of_repairs * of_not_lent, both, out=np.zeros(both.shape), where=both > 0.0
-        )
-        for of_lent, of_not_lent in zip(lent, not_lent, strict=True)
+        np.divide(share * of_lent + of_repairs * other, both, out=of_lent.copy(), where=of_repairs > 0.0)
+        for of_lent, other in zip(lent, not_lent, strict=True)
     ]
 
 

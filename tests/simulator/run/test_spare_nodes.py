@@ -51,6 +51,21 @@ def test_more_nodes_that_are_left_never_lengthen_a_run_and_the_last_of_them_hard
     assert endless_s < walls[-1] < 1.0001 * endless_s
 
 
+def test_a_run_is_the_same_in_any_company() -> None:
+    job = job_with(
+        {**H100_RENTED, "num_gpus": {"min": 8, "max": 8 * NUM_NODES}, "max_nodes": NUM_NODES + 8},
+        workload={"tokens": 1e12, "global_batch_size": 256},
+        reliability={"preset": "harsh", "repair_days": REPAIR_DAYS},
+    )
+    half = PLAN.model_copy(update={"num_gpus": PLAN.num_gpus // 2, "data_parallel": PLAN.data_parallel // 2})
+    plans = PlanTable.from_plans([half, *(PLAN.model_copy(update={"num_spare_nodes": n}) for n in (0, 3, 8))])
+    together = simulate(job, plans).run.columns()
+    for row in range(len(plans)):
+        alone = simulate(job, plans.take(slice(row, row + 1))).run.columns()
+        for name, column in together.items():
+            assert alone[name][0] == column[row], name
+
+
 def test_every_further_spare_shortens_the_run_on_nodes_that_are_few() -> None:
     few = enough_spares() - 1
     walls = simulate(job_of(few), plans_of(*range(few + 1))).run.wall_time_s
