@@ -53,19 +53,17 @@ def row_document(row: Row, calibration: Calibration | None = None) -> dict[str, 
 
 
 def _used_part(node: Node, num_gpus: int) -> Node:
-    """Returns the share of a node that a run within it uses, since offers have whole nodes: the same step.
-
-    Numbers of accelerators that do not divide the node are left as they are: no job simulates their step.
-    """
-    if num_gpus >= node.num_accelerators or node.num_accelerators % num_gpus:
+    """Returns the share of a node that a run within it uses, since offers have whole nodes: the same step."""
+    if num_gpus >= node.num_accelerators:
         return node
-    share, is_rack = num_gpus / node.num_accelerators, node.link_domain_size > node.num_accelerators
-    cards = node.num_network_cards
+    share, cards, domain = num_gpus / node.num_accelerators, node.num_network_cards, node.link_domain_size
+    if domain <= node.num_accelerators:  # no rack of several nodes
+        domain = num_gpus if domain >= num_gpus else math.gcd(domain, num_gpus)
     values = {
         "id": f"{num_gpus}-of-{node.id}"[:_LONGEST_ID],
         "name": f"{num_gpus} of the {node.num_accelerators} accelerators of {node.name}",
         "num_accelerators": num_gpus,
-        "link_domain_size": node.link_domain_size if is_rack else math.gcd(node.link_domain_size, num_gpus),
+        "link_domain_size": domain,
         "num_network_cards": cards and math.ceil(cards * share),
         **{name: getattr(node, name) * share for name in _SHARED if getattr(node, name) is not None},
     }

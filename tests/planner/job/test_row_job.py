@@ -37,6 +37,15 @@ NOT_DEFAULT: dict[str, Mapping[str, object]] = {
     "other network cards": {**LLAMA_8B, "n_gpus": 32, "interconnect": "4x200G HDR InfiniBand"},
     "nodes of four": {**LLAMA_8B, "n_gpus": 32, "gpus_per_node": 4},
     "half of a node": {**LLAMA_8B, "n_gpus": 4, "tp": 2, "step_time_s": 50},
+    "three of the eight of a node": {
+        **LLAMA_8B,
+        "n_gpus": 3,
+        "tp": 1,
+        "global_batch": 24,
+        "zero_stage_or_fsdp": "FSDP",
+        "framework": "FSDP2",
+        "step_time_s": 50,
+    },
     "half of a node with an offloaded optimizer": {
         **LLAMA_8B,
         "n_gpus": 4,

@@ -386,7 +386,7 @@ class TestExperts:
 def test_groups_astride_nodes_count_as_the_one_of_which_the_fewest_sit_together(
     stride: int, size: int
 ) -> None:
-    rank = rank_of(plan_of(data=8))  # nodes of eight, one a link domain
+    rank = rank_of(plan_of(data=8 * stride * size))  # nodes of eight, one a link domain
     # Groups of neighbours one after the other, until both groups and nodes have ended, counted node by node.
     first_ranks = [
         block + rest for block in range(0, 8 * stride * size, stride * size) for rest in range(stride)
@@ -396,6 +396,13 @@ def test_groups_astride_nodes_count_as_the_one_of_which_the_fewest_sit_together(
         for first in first_ranks
     ]
     assert members_in_domain(rank, stride, np.array([size])) == min(together)
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "stride", "size"), [(3, 1, 3), (6, 1, 6), (6, 2, 3), (6, 1, 3), (8, 1, 7)]
+)
+def test_a_run_within_a_node_has_all_its_groups_there(num_gpus: int, stride: int, size: int) -> None:
+    assert members_in_domain(rank_of(plan_of(data=num_gpus)), stride, np.array([size])) == size
 
 
 def test_racks_hold_groups_that_do_not_fill_them() -> None:
