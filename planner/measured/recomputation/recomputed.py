@@ -62,9 +62,14 @@ def of_a_chunk(again: Recomputed, *, num_layers: int, num_chunks: int) -> Recomp
         total = max(1, round(num_layers * again.num_layers / again.of_layers))
         each = -(-total // num_chunks)
         return replace(again, num_layers=each, is_exact=again.is_exact and each * num_chunks == total)
-    most = -(-num_layers // num_chunks)
+    most = layers_of_a_chunk(num_layers, num_chunks)
     if again.is_implied and again.num_layers >= most:
         return EVERY_LAYER
     if again.method == "uniform":
         return replace(again, num_layers=min(again.num_layers, most))
     return EVERY_LAYER if again.num_layers > most else again
+
+
+def layers_of_a_chunk(num_layers: int, num_chunks: int) -> int:
+    """Returns the layers of the largest chunk of a pipeline."""
+    return -(-num_layers // num_chunks)

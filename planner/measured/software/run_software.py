@@ -25,7 +25,12 @@ from planner.measured.layout.sharding import (
     zero_stage,
 )
 from planner.measured.recomputation.cell import recomputed
-from planner.measured.recomputation.recomputed import NOT_GIVEN, Recomputed, of_a_chunk
+from planner.measured.recomputation.recomputed import (
+    NOT_GIVEN,
+    Recomputed,
+    layers_of_a_chunk,
+    of_a_chunk,
+)
 from planner.measured.run_layout import RunLayout
 from planner.measured.software.framework_habits import (
     in_pipeline,
@@ -156,7 +161,12 @@ class RunSetting:
 
     def _recompute_cells(self, layout: RunLayout, num_layers: int) -> dict[str, object]:
         num_chunks = layout.num_chunks
-        again = of_a_chunk(self.recomputed(), num_layers=num_layers, num_chunks=num_chunks)
+        written, most = self.recomputed(), layers_of_a_chunk(num_layers, num_chunks)
+        again = of_a_chunk(written, num_layers=num_layers, num_chunks=num_chunks)
+        if written.of_layers is None and (written.num_layers or 0) not in (*range(most + 1), num_layers):
+            self.told.remark(
+                "recompute", f"{written.num_layers} layers of a chunk, which has {most}; taken as all of them"
+            )
         if not again.is_exact:
             self._remark_recomputed(again, num_chunks)
         return {

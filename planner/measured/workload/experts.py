@@ -37,6 +37,8 @@ def expert_habits(
         num_ranks: ranks that share the experts.
     """
     if not has_experts(told, known):
+        if (told.cells.count("etp") or 1) > 1:
+            told.remark("etp", "left out: the model has no experts")
         return {}
     notes, capacity = told.text("notes"), _capacity_factor(told)
     is_padded = capacity is not None and habits.pads_to_capacity

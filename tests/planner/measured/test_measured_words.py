@@ -131,8 +131,6 @@ class TestRecomputation:
             # PyTorch's compiler keeps so much of the activations
             ("budget 0.25", {"pp": 1}, "24", "taken as 24 in each of 1 chunks"),
             ("checkpoint_ratio 0.5", {"pp": 1}, "16", ""),
-            ("block 9", {"pp": 4}, "", ""),
-            ("uniform 9", {"pp": 4}, "8", ""),
             ("every 4 layers", {"pp": 1}, "4", "taken as groups of 4 layers"),
             ("full (10)", {"pp": 1}, "10", "taken as groups of 10 layers"),
             ("32 of 32 layers", {"pp": 4}, "", ""),
@@ -151,6 +149,15 @@ class TestRecomputation:
         assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
         assert ("recompute" in row["assumed"].split()) is bool(remark)
         assert reason_against(row) == ""
+
+    @pytest.mark.parametrize(("written", "num_layers"), [("block 9", ""), ("uniform 9", "8")])
+    def test_more_layers_than_a_chunk_has_are_all_of_them(
+        self, tmp_path: Path, written: str, num_layers: str
+    ) -> None:
+        row = row_of(tmp_path, tp=1, pp=4, recompute=written)
+        assert (row["recompute"], row["recompute_num_layers"]) == ("full", num_layers)
+        assert "9 layers of a chunk, which has 8; taken as all of them" in row["remarks"]
+        assert "recompute" not in row["assumed"].split()
 
     @pytest.mark.parametrize(
         "written",
@@ -1306,3 +1313,12 @@ def test_nothing_is_told_of_what_is_simulated_as_it_was_run(
     tmp_path: Path, changes: Mapping[str, object]
 ) -> None:
     assert row_of(tmp_path, **changes)["remarks"] == ""
+
+
+@pytest.mark.parametrize(("ranks", "is_told"), [(1, False), (2, True)])
+def test_expert_tensor_parallelism_of_a_dense_model_is_left_out(
+    tmp_path: Path, ranks: int, *, is_told: bool
+) -> None:
+    row = row_of(tmp_path, etp=ranks)
+    assert ("the model has no experts" in row["remarks"]) is is_told
+    assert row["num_experts"] == ""
