@@ -552,6 +552,7 @@ def test_a_job_saves_and_ends_before_the_queue_ends_it(scheme: str) -> None:
     assert last_s - 75.0 < ends_s <= last_s  # whole minutes, and a stall
     assert launch.job_limit_s == 43_200.0
     assert any(remark.startswith("The queue ends jobs after 12.0 h") for remark in launch.remarks)
+    assert not any("cannot end itself" in remark for remark in launch.remarks)
 
 
 def test_without_saves_or_without_a_limit_nothing_ends_a_job() -> None:
@@ -565,6 +566,8 @@ def test_without_saves_or_without_a_limit_nothing_ends_a_job() -> None:
 def test_a_limit_that_leaves_no_time_lets_a_job_run_for_a_minute() -> None:
     job = job_with(reliability={"preset": "typical", "queue_limit_days": 0.001})
     assert values(job, PLAN)["--exit-duration-in-mins"] == "1"
+    (told,) = (remark for remark in launch_plan(job, PLAN).remarks if "cannot end itself" in remark)
+    assert told.endswith("leave less than a minute of reliability.queue_limit_days (86.4 s).")
 
 
 def test_numbers_are_written_as_a_command_line_takes_them() -> None:
