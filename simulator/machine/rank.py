@@ -375,8 +375,8 @@ def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers |
     Nodes are used whole and ranks fill them one after another. A group that does not fill a node evenly straddles two, and all
     wait for the domain with the fewest members. Groups begin at multiples of their span, so of a group that leaves a node,
     gcd(span, node)/stride members sit together. A run within one node has no such group. In racks of several nodes, a run is
-    assumed to be placed so that no group that fits a rack straddles two (`planner.notes.placement_note`); larger ones are spread
-    evenly over as few racks as hold them.
+    assumed to be placed so that no group that fits a rack straddles two (`planner.notes.placement_note`); larger ones are
+    spread evenly over as few racks as hold them.
     """
     offers, size = rank.offers, np.asarray(group_size, dtype=np.int64)
     domain = offers.link_domain_size

@@ -4,12 +4,16 @@ If a wait takes as long as the up-time between failures, failures are no longer 
 or nodes that failed one after another return one after another and wait for each other again. We know of no closed form, so
 failures, waits and returns are played as in the event loop (`simulator.run.pool`), without saves and work. Recoveries take
 their mean times. Every design meets the same luck, so more spares give shorter waits in all but a few draws.
+
+Designs that differ in nothing that is played share one pool: in a search, most of those with as many accelerators and spares.
+Up-times and recoveries are therefore rounded to 1 %, less than the luck of a play is worth, and what was played is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -43,6 +47,10 @@ TIMES_AS_MANY = 4.0
 """Multiplier where nodes also fail during recovery: recoveries are then few but long, and dominate the mean."""
 MANY_NODES = 8.0
 """Where an interruption takes more nodes than this on average, proportionally fewer are played, since each is looked at."""
+ROUNDING_FRACTION = 0.01
+"""Up-times and recoveries whose ratio is nearer to 1 than this are played as the same."""
+MOST_KEPT = 32_768
+"""Pools whose results are kept; beyond them all are forgotten."""
 SEED = 1
 _NEVER_S = FOREVER_S**2
 """A recovery during which all played interruptions happen: so long that no share of it is meaningful."""
@@ -50,6 +58,22 @@ _NUM_PURPOSES = 4
 """Purposes of draws from up-times to survivals (`simulator.run.draws`)."""
 _ROUNDING = 1e-12
 """Rounding of a wait over the time at which it ends: a wait for a spare is not longer than itself."""
+_KEY_BYTES = 16
+_PLAYED: dict[bytes, np.void] = {}
+"""Results of pools by a hash of all that is played."""
+_NUMBERS_OF_A_POOL = (
+    "mtbf_s",
+    "kind_share",
+    "kind_nodes",
+    "kind_fast_survival",
+    "kind_goes_on",
+    "num_spares",
+    "repair_s",
+    "spare_wait_s",
+    "queue_wait_s",
+    "max_loans",
+)
+"""What a play reads of a design, in addition to its `Pool`."""
 _LEAST_REPAIR_S = 1.0
 """Divisor for a wait for the queue where repairs take no time."""
 
@@ -144,8 +168,7 @@ def played_waits(runs: Runs, up_time_s: Floats) -> PlayedWaits:
         runs: the runs.
         up_time_s: how long they are up, `(n,)`.
     """
-    pools = _pools(runs, up_time_s)
-    _play_pools(designs_of(runs), pools, Memory.of(pools))
+    pools = _with_results(_played_part(designs_of(runs)), _pools(runs, up_time_s))
     missing_s = np.minimum(_ratio(pools["sums_s"], pools["num_waits"]), _NEVER_S)
     rate = np.where(pools["apart_s"] < FOREVER_S, _losses(runs) / runs.mtbf_s, 0.0)[:, None]
     num_late = pools["num_late"]
@@ -156,6 +179,46 @@ def played_waits(runs: Runs, up_time_s: Floats) -> PlayedWaits:
     )
 
 
+def _with_results(designs: Records, pools: Records) -> Records:
+    """Returns the pools as played, `(n,)`: each that is not known once, whatever the number of designs that have it."""
+    keys = [
+        blake2b(design + pool, digest_size=_KEY_BYTES).digest()
+        for design, pool in zip(_bytes_of(designs), _bytes_of(pools), strict=True)
+    ]
+    known = {key: _PLAYED[key] for key in dict.fromkeys(keys) if key in _PLAYED}
+    rows = {key: row for row, key in enumerate(keys) if key not in known}
+    if rows:
+        chosen = np.fromiter(rows.values(), dtype=np.intp)
+        played = pools[chosen]
+        play_pools(designs[chosen], played, Memory.of(played))
+        found = dict(zip(rows, played, strict=True))
+        known |= found
+        if len(_PLAYED) + len(found) > MOST_KEPT:
+            _PLAYED.clear()
+        _PLAYED.update(found)
+    return np.array([known[key] for key in keys], dtype=POOL)
+
+
+def _bytes_of(records: Records) -> list[bytes]:
+    found: list[bytes] = records.view(f"V{records.dtype.itemsize}").tolist()
+    return found
+
+
+def _played_part(designs: Records) -> Records:
+    """Returns the designs without the numbers that no play of a pool reads."""
+    part = np.zeros(len(designs), dtype=designs.dtype)
+    for name in _NUMBERS_OF_A_POOL:
+        part[name] = designs[name]
+    return part
+
+
+def rounded_s(times_s: Floats, unit_s: Floats) -> Floats:
+    """Returns times rounded to a grid with the same ratio between neighbours, the unit among them."""
+    step = np.log1p(ROUNDING_FRACTION)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.exp(np.round(np.log(times_s / unit_s) / step) * step) * unit_s)
+
+
 def _ratio(sums: Floats, counts: Floats) -> Floats:
     return np.asarray(np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0.0))
 
@@ -163,13 +226,14 @@ def _ratio(sums: Floats, counts: Floats) -> Floats:
 def _pools(runs: Runs, up_time_s: Floats) -> Records:
     """The records `(n,)` of runs of which nothing has been played."""
     pools, apart_s = np.zeros(len(runs), dtype=POOL), _apart_on_way_back_s(runs)
-    pools["up_time_s"] = up_time_s
+    pools["up_time_s"] = up_time_s = rounded_s(up_time_s, runs.mtbf_s)
     pools["is_part"] = up_time_s >= 2.0 * MOST_OF_A_RUN * runs.mtbf_s
     pools["apart_s"] = apart_s
-    pools["back_s"] = (
+    pools["back_s"] = rounded_s(
         runs.kind_restart_s
         + runs.kind_fast_survival * runs.fast_load_s[:, None]
-        + (1.0 - runs.kind_fast_survival) * runs.durable_load_s[:, None]
+        + (1.0 - runs.kind_fast_survival) * runs.durable_load_s[:, None],
+        runs.mtbf_s[:, None],
     )
     pools["num_played"] = pools["num_left"] = _num_played(runs, apart_s)
     return pools
@@ -199,7 +263,7 @@ def _apart_on_way_back_s(runs: Runs) -> Floats:
 
 
 @compiled_uncounted
-def _play_pools(designs: Records, pools: Records, memory: Memory) -> None:
+def play_pools(designs: Records, pools: Records, memory: Memory) -> None:
     """Sums waits and their counts by kind, one replication after another, whose luck is drawn once for all designs."""
     rows, state, num_rows, replication = memory.rows, memory.states[0], len(designs), 0
     while num_rows > 0:

@@ -10,6 +10,7 @@ import pytest
 
 import simulator.run.spares as formulas
 from benchmarks.run_reference import TIMES, columns
+from simulator.run import pool_play
 from simulator.run.columns import MAX_NODES_IN_REPAIR, RunColumns, Runs
 from simulator.run.course import Course
 from simulator.run.events import expected_goodput, expected_ledger, simulate_runs
@@ -317,3 +318,46 @@ def test_where_a_live_replica_goes_on_a_long_interval_is_no_work_that_is_done_ag
     )
     runs = simulate_runs(num_replications=1000, seed=5, **row)
     assert expected_s(row) == pytest.approx(runs.wall_s.mean(axis=1), rel=0.015)
+
+
+def test_designs_that_differ_in_nothing_that_is_played_share_a_play(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_play, "_PLAYED", {})
+    plays: list[int] = []
+    play = pool_play.play_pools
+
+    def counted(designs: Records, pools: Records, memory: Memory) -> None:
+        plays.append(len(pools))
+        play(designs, pools, memory)
+
+    monkeypatch.setattr(pool_play, "play_pools", counted)
+    # Saves, and a thousandth of the up-time, change no pool; a spare or a hundredth of the restart does.
+    row = runs_of(
+        work_s=1e7,
+        stall_s=[0.5, 2.0, 0.5, 0.5, 0.5],
+        restart_s=[300.0, 300.0, 300.0, 300.0, 306.0],
+        num_spares=[0, 0, 0, 1, 0],
+    )
+    runs, up_time_s = Runs.of(row), np.array([1e7, 1e7, 1.0001e7, 1e7, 1e7])
+    waits = played_waits(runs, up_time_s)
+    assert plays == [3]
+    assert (waits.mean_s[:3, 1] == waits.mean_s[0, 1]).all()
+    assert len({*waits.mean_s[[0, 3, 4], 1].tolist()}) == 3
+    again = played_waits(runs.take(np.array([3, 0])), up_time_s[[3, 0]])
+    assert plays == [3]
+    assert (again.mean_s[:, 1] == waits.mean_s[[3, 0], 1]).all()
+
+
+def test_plays_that_are_forgotten_are_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_play, "_PLAYED", {})
+    monkeypatch.setattr(pool_play, "MOST_KEPT", 2)
+    runs, up_time_s = Runs.of(runs_of(work_s=1e7, num_spares=[0, 1, 2])), np.full(3, 1e7)
+    first, again = (played_waits(runs, up_time_s) for _ in range(2))
+    for name, column in first.columns().items():
+        np.testing.assert_array_equal(column, again.columns()[name])
+
+
+def test_a_play_has_recoveries_within_half_a_per_cent_of_the_designs() -> None:
+    times_s = np.geomspace(1e-3, 1e9, 10_001)
+    found_s = pool_play.rounded_s(times_s, np.full(len(times_s), 7.0))
+    assert np.abs(np.log(found_s / times_s)).max() <= 0.5 * np.log1p(pool_play.ROUNDING_FRACTION) + 1e-12
+    assert pool_play.rounded_s(np.array([0.0, 7.0]), np.full(2, 7.0)).tolist() == [0.0, 7.0]
