@@ -18,6 +18,7 @@ from simulator.domain.job import Job
 from simulator.errors import NoSpaceError
 from studies.designs.archive import Archive
 from studies.files.design_log import DesignLog
+from studies.tracking.design_table import no_designs
 from studies.files.design_parts import PARTS, DesignParts
 from studies.files.store import file_name
 from studies.progress import RECORDING_IN_MLFLOW, Progress, Report
@@ -48,6 +49,8 @@ class Destination:
         folder = self.output or (self.scratch if is_tracked and self.has_report else None)
         parts = DesignParts(self.scratch / PARTS) if is_tracked else None
         with nullcontext() if folder is None else DesignLog(folder / DESIGN_TABLE) as log:
+            if log is not None:
+                log.append(no_designs(self.job))
             yield Recording(self.job, Archive(self.job), log, self.tracker, parts)
 
     def deliver(self, answer: Recommendation, recording: Recording, progress: Report) -> Recommendation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ from planner.recommended.study_facts import job_of, keep_of
 from simulator.errors import StudyError, system_reason
 from studies.files.design_log import DesignLog
 from studies.files.journal import Journal
-from studies.tracking.design_table import study_columns
+from studies.tracking.design_table import no_designs, study_columns
 
 EXPORT_SUFFIXES: Final = (".parquet", ".csv")
 
@@ -30,7 +31,8 @@ def export_designs(path: Path, file: Path) -> StudyExport:
     with Journal.read(path) as journal, _drafts(file) as folder:
         table = folder / "designs.parquet"
         with DesignLog(table, title=str(file)) as log:
-            for columns in study_columns(job_of(journal.facts), journal):
+            job = job_of(journal.facts)
+            for columns in chain([no_designs(job)], study_columns(job, journal)):
                 log.append(columns)
         if file.suffix == ".csv":
             table = _as_csv(table, file)

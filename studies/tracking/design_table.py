@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from constraints.evaluation import Evaluation
+from constraints.evaluation import Evaluation, evaluate
 from simulator.domain.job import Job, Objective
-from simulator.domain.plan import CHOICES, CheckpointScheme, PlanTable
+from simulator.domain.plan import CHOICES, CheckpointScheme, Plan, PlanTable
 from simulator.table import Integers
 from simulator.units import DAY, JOULES_PER_KWH
 from studies.designs.archive import Archive
@@ -59,6 +59,12 @@ def design_columns(job: Job, evaluation: Evaluation, ids: Integers, stage: str) 
         **_metric_columns(evaluation),
         "is_feasible": evaluation.is_feasible,
     }
+
+
+def no_designs(job: Job) -> Columns:
+    """Returns the columns of a table without a design, `(0,)`, so that a study that simulated none has them, too."""
+    none = PlanTable.from_plans([Plan(offer=0, num_gpus=1)]).take(slice(0, 0))
+    return design_columns(job, evaluate(job, none), np.zeros(0, dtype=np.int64), "")
 
 
 def study_columns(job: Job, journal: Journal) -> Iterator[Columns]:

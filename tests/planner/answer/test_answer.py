@@ -9,6 +9,7 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from mlflow import MlflowClient
 from rich.console import Console
@@ -103,6 +104,14 @@ def test_a_budget_that_is_too_small_is_proven_and_the_smallest_one_that_works_do
     # It is the smallest: with 0.1 % less (the limit is rounded up to four digits) nothing is left.
     less = {name: value * 0.999 for name, value in relaxation.limits.items()}
     assert answer_to(with_limits(job, {**tight, **less})).status == "infeasible"
+
+
+def test_a_table_without_a_design_has_the_columns_of_every_other(job: Job, tmp_path: Path) -> None:
+    for name, budget_usd in (("none", 1.0), ("some", 1e9)):
+        answer_to(with_limits(job, {"budget_usd": budget_usd}), output=tmp_path / name)
+    none, some = (pq.read_table(tmp_path / name / "designs.parquet") for name in ("none", "some"))
+    assert none.num_rows == 0 < some.num_rows
+    assert none.schema == some.schema
 
 
 def test_two_limits_in_conflict_are_both_named_and_each_relaxation_works() -> None:

@@ -214,6 +214,8 @@ def test_a_proof_that_no_design_fits_is_an_answer_too(tmp_path: Path) -> None:
     found = run(tmp_path, job=job)
     assert found.answer.status == state_of(found.path).state == "infeasible"
     assert resume_study(found.path).answer.infeasibility == found.answer.infeasibility
+    assert export_designs(found.path, tmp_path / "designs.csv").num_designs == 0
+    assert (tmp_path / "designs.csv").read_text().startswith('"design_id","stage","accelerator"')
 
 
 def test_the_reports_agree_with_the_answer(whole: StudyAnswer) -> None:
