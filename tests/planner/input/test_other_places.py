@@ -34,6 +34,8 @@ def rule_of(override: str) -> str:
         ("search.tp=[4]", "search.tensor_parallel"),
         ("checkpointing.scheme=async", "search.checkpoint_schemes"),
         ("site.pue=1.1", "site.power_usage_effectiveness"),
+        ("limits.memory_gb=60", "search.memory_headroom_fraction"),
+        ("search.precision=[fp8]", "workload.precisions"),
     ],
 )
 def test_a_field_in_the_wrong_place_leads_to_the_right_one(override: str, place: str) -> None:
