@@ -18,10 +18,10 @@ from simulator.domain.job import Job
 from simulator.errors import NoSpaceError
 from studies.designs.archive import Archive
 from studies.files.design_log import DesignLog
-from studies.tracking.design_table import no_designs
 from studies.files.design_parts import PARTS, DesignParts
 from studies.files.store import file_name
 from studies.progress import RECORDING_IN_MLFLOW, Progress, Report
+from studies.tracking.design_table import no_designs
 from studies.tracking.recording import DESIGN_TABLE, PICTURE_FOLDER, Recording
 from studies.tracking.store_address import DEFAULT_FILE
 from studies.tracking.tracker import StudyTracker

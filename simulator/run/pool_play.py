@@ -185,7 +185,8 @@ def _with_results(designs: Records, pools: Records) -> Records:
         blake2b(design + pool, digest_size=_KEY_BYTES).digest()
         for design, pool in zip(_bytes_of(designs), _bytes_of(pools), strict=True)
     ]
-    known = {key: _PLAYED[key] for key in dict.fromkeys(keys) if key in _PLAYED}
+    # Another thread may forget them at any time.
+    known = {key: pool for key in dict.fromkeys(keys) if (pool := _PLAYED.get(key)) is not None}
     rows = {key: row for row, key in enumerate(keys) if key not in known}
     if rows:
         chosen = np.fromiter(rows.values(), dtype=np.intp)
