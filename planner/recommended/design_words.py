@@ -107,7 +107,8 @@ def configuration(design: Design) -> Iterator[tuple[str, str]]:
     """Yields the decisions, as name and words."""
     plan = design.plan
     nodes = human.counted(design.num_nodes, "node")
-    yield "GPUs", f"{human.count(plan.num_gpus)} x {design.accelerator}"
+    bought = ", bought" if is_bought(design) else ""
+    yield "GPUs", f"{human.count(plan.num_gpus)} x {design.accelerator}{bought}"
     yield "nodes", f"{nodes} {design.node}, plus {human.counted(plan.num_spare_nodes, 'spare')}"
     if design.region:
         yield "site", design.region

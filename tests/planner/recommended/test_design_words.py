@@ -102,6 +102,7 @@ def test_what_is_bought_is_told_where_others_are_rented() -> None:
     assert offer_words(sold, [sold]) == ""
     twin = sold.model_copy(update={"plan": with_plan(offer=1).plan})
     assert offer_words(twin, [rented]) == " offer 1 bought"
+    assert dict(configuration(sold))["GPUs"] == f"{dict(configuration(rented))['GPUs']}, bought"
 
 
 def test_parts_are_told_by_size() -> None:
