@@ -67,13 +67,16 @@ class Files:
         "capplan recommend job.yaml",
         "capplan recommend job.yaml --set limits.budget_usd=4e6 --set site=sweden",
         "capplan recommend job.yaml --json --no-tracking > answer.json",
-        "capplan recommend job.yaml --output answer --format parquet",
+        "capplan recommend job.yaml --brief --output answer --format parquet",
     ),
 )
 @job_argument
 @set_option
 @seed_option("The same job, version and seed give the same answer.")
 @json_option
+@click.option(
+    "--brief", "is_brief", is_flag=True, help="Print only the design and its figures, or why there is none."
+)
 @gathered(_FILES, "files", Files)
 @tracking_options("Do not record the study in MLflow.")
 @progress_options
@@ -83,6 +86,7 @@ def recommend(
     overrides: tuple[str, ...],
     seed: int,
     as_json: bool,
+    is_brief: bool,
     files: Files,
     tracking: Tracking,
     quiet: bool,
@@ -94,6 +98,8 @@ def recommend(
     """
     files.check()
     tracking.check()
+    if as_json and is_brief:
+        raise click.UsageError("--brief shortens the answer for people: leave out --json, or --brief")
     from planner.job.file import load_job
 
     asked = load_job(job, overrides)
@@ -122,5 +128,11 @@ def recommend(
         if as_json:
             write(answer_json(answer))
         else:
-            write(rendered(lambda console: show(answer, console, command=typed, files=files.written())))
+            write(
+                rendered(
+                    lambda console: show(
+                        answer, console, command=typed, files=files.written(), is_brief=is_brief
+                    )
+                )
+            )
     return OF_ANSWER[answer.status]

@@ -55,14 +55,16 @@ def show(
     *,
     command: TypedCommand | None = None,
     files: Sequence[Path] = (),
+    is_brief: bool = False,
 ) -> None:
-    """Writes the whole answer.
+    """Writes an answer.
 
     Args:
         answer: The answer to show.
         console: Where to.
         command: The command that was run; commands for the design and for each relaxation are derived from it.
         files: Files that were written with the answer.
+        is_brief: Whether only the design and its figures are written, or why there is none.
     """
     command = command or TypedCommand(seed=answer.seed)
     _show_headline(answer, console)
@@ -70,9 +72,14 @@ def show(
         _show_design(answer, answer.recommendation, console, command)
     if answer.infeasibility:
         _show_infeasibility(answer.infeasibility, console, command)
-    _show_front(answer, console)
-    _show_rejected(answer, console)
-    _show_notes(answer, console)
+    if is_brief:
+        _show_left_out(answer, console)
+    else:
+        if answer.recommendation:
+            _show_reasons(answer, answer.recommendation, console)
+        _show_front(answer, console)
+        _show_rejected(answer, console)
+        _show_notes(answer, console)
     _show_record(answer, console, files)
 
 
@@ -102,6 +109,21 @@ def _show_design(answer: Recommendation, design: Design, console: Console, comma
     title(console, "Results")
     grid(console, figures(design, answer.uncertainty, answer.carbon_scope, answer.input_uncertainty))
     _show_uncertainty(answer, console)
+
+
+def _show_left_out(answer: Recommendation, console: Console) -> None:
+    """What a brief answer leaves unsaid."""
+    front, notes = (
+        human.counted(len(each), name) for each, name in ((answer.front, "design"), (answer.warnings, "note"))
+    )
+    title(console, "Left out by --brief")
+    sentences(
+        console,
+        [f"Reasons, other choices, the front of {front}, rejections, and {notes}. --json has them, too."],
+    )
+
+
+def _show_reasons(answer: Recommendation, design: Design, console: Console) -> None:
     title(console, "Why this design")
     sentences(console, answer.why)
     show_choices(design, answer.other_choices, SAME_ACCELERATORS, console)

@@ -208,6 +208,7 @@ def test_a_relaxation_is_tried_by_adding_to_the_typed_command(
         (["recommend", EXAMPLE, "--seed", "-1"], "-1 is not in the range"),
         (["recommend", EXAMPLE, "--format", "xml"], "'xml' is not one of 'csv', 'parquet'"),
         (["recommend", EXAMPLE, "--format", "csv"], "give --output DIR, too"),
+        (["recommend", EXAMPLE, "--json", "--brief"], "leave out --json, or --brief"),
         (["recommend", EXAMPLE, "--no-tracking", "--tracking-uri", "x"], "contradict each other"),
         (
             ["recommend", EXAMPLE, "--output", "/dev/null/x"],

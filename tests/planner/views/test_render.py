@@ -21,10 +21,12 @@ from tests.planner.hand_made import design, infeasible, interrupted, recommended
 MIB = 2.0**20
 
 
-def text_of(answer: Recommendation, *, files: tuple[Path, ...] = (), width: int = 100) -> str:
+def text_of(
+    answer: Recommendation, *, files: tuple[Path, ...] = (), width: int = 100, is_brief: bool = False
+) -> str:
     console = Console(file=io.StringIO(), width=width, markup=False, highlight=False)
     with console.capture() as capture:
-        show(answer, console, command=TypedCommand(job="job.yaml"), files=files)
+        show(answer, console, command=TypedCommand(job="job.yaml"), files=files, is_brief=is_brief)
     return capture.get()
 
 
@@ -37,6 +39,21 @@ def test_the_first_line_is_the_recommendation_itself() -> None:
         text_of(recommended()).splitlines()[0]
         == "Recommended: 1,024 x h100-sxm5-80gb for 31.4 days and $1.85 M"
     )
+
+
+@pytest.mark.parametrize("answer", [recommended(), infeasible()], ids=["recommended", "infeasible"])
+def test_a_brief_answer_begins_like_the_whole_one_and_says_what_it_leaves_out(answer: Recommendation) -> None:
+    whole, brief = (
+        text_of(answer, files=(Path("front.csv"),), is_brief=is_brief) for is_brief in (False, True)
+    )
+    kept, _, rest = brief.partition("Left out by --brief")
+    assert whole.startswith(kept.rstrip())
+    assert ("Results" in kept, "Why this design" in kept) == (answer.recommendation is not None, False)
+    front, notes = (
+        human.counted(len(each), name) for each, name in ((answer.front, "design"), (answer.warnings, "note"))
+    )
+    assert f"the front of {front}, rejections, and {notes}." in " ".join(rest.split())
+    assert rest.endswith("Files\n    front.csv\n")
 
 
 def test_the_first_line_names_the_site_where_designs_of_the_front_are_at_several() -> None:
