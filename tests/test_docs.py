@@ -30,7 +30,7 @@ MODEL_ROOMS = ("simulator", "constraints")
 """Rooms that hold the model; every constant in them has its line in a page of the equations."""
 NO_MODEL = {
     "simulator.checkpoints.schemes.NEVER_S": "infinity",
-    "simulator.run.pool_play.MOST_KEPT": "what is kept in memory",
+    "simulator.run.shared_plays.MOST_KEPT": "what is kept in memory",
     "simulator.domain.hardware.LEAST_BYTES_PER_S": "what is taken for a mistake in a figure",
     "simulator.domain.hardware.MOST_PUE": "what is taken for a mistake in a figure",
     "simulator.domain.hardware.NEARLY_ALIKE": "which words are taken for mistakes",

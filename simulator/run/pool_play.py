@@ -3,17 +3,14 @@
 If a wait takes as long as the up-time between failures, failures are no longer independent: nothing fails while the run waits,
 or nodes that failed one after another return one after another and wait for each other again. We know of no closed form, so
 failures, waits and returns are played as in the event loop (`simulator.run.pool`), without saves and work. Recoveries take
-their mean times. Every design meets the same luck, so more spares give shorter waits in all but a few draws.
-
-Designs that differ in nothing that is played share one pool: in a search, most of those with as many accelerators and spares.
-Up-times and recoveries are therefore rounded to 1 %, less than the luck of a play is worth, and what was played is kept.
+their mean times. Every design meets the same luck, so more spares give shorter waits in all but a few draws. Designs share
+pools (`simulator.run.shared_plays`).
 """
 
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -33,6 +30,7 @@ from simulator.run.columns import (
 from simulator.run.draws import KIND, RESTART_TIME, SURVIVAL, UP_TIME, exponential, luck_of, uniform
 from simulator.run.kernel import fast_survives, kind_of
 from simulator.run.pool import replacement_wait_s
+from simulator.run.shared_plays import played_pools, rounded_s
 from simulator.run.state import STATE, FloatArray, Records, RunDesign, designs_of, record_type
 from simulator.table import Floats, Integers, Table
 
@@ -47,10 +45,6 @@ TIMES_AS_MANY = 4.0
 """Multiplier where nodes also fail during recovery: recoveries are then few but long, and dominate the mean."""
 MANY_NODES = 8.0
 """Where an interruption takes more nodes than this on average, proportionally fewer are played, since each is looked at."""
-ROUNDING_FRACTION = 0.01
-"""Up-times and recoveries whose ratio is nearer to 1 than this are played as the same."""
-MOST_KEPT = 32_768
-"""Pools whose results are kept; beyond them all are forgotten."""
 SEED = 1
 _NEVER_S = FOREVER_S**2
 """A recovery during which all played interruptions happen: so long that no share of it is meaningful."""
@@ -58,22 +52,6 @@ _NUM_PURPOSES = 4
 """Purposes of draws from up-times to survivals (`simulator.run.draws`)."""
 _ROUNDING = 1e-12
 """Rounding of a wait over the time at which it ends: a wait for a spare is not longer than itself."""
-_KEY_BYTES = 16
-_PLAYED: dict[bytes, np.void] = {}
-"""Results of pools by a hash of all that is played."""
-_NUMBERS_OF_A_POOL = (
-    "mtbf_s",
-    "kind_share",
-    "kind_nodes",
-    "kind_fast_survival",
-    "kind_goes_on",
-    "num_spares",
-    "repair_s",
-    "spare_wait_s",
-    "queue_wait_s",
-    "max_loans",
-)
-"""What a play reads of a design, in addition to its `Pool`."""
 _LEAST_REPAIR_S = 1.0
 """Divisor for a wait for the queue where repairs take no time."""
 
@@ -168,7 +146,7 @@ def played_waits(runs: Runs, up_time_s: Floats) -> PlayedWaits:
         runs: the runs.
         up_time_s: how long they are up, `(n,)`.
     """
-    pools = _with_results(_played_part(designs_of(runs)), _pools(runs, up_time_s))
+    pools = played_pools(designs_of(runs), _pools(runs, up_time_s), _play)
     missing_s = np.minimum(_ratio(pools["sums_s"], pools["num_waits"]), _NEVER_S)
     rate = np.where(pools["apart_s"] < FOREVER_S, _losses(runs) / runs.mtbf_s, 0.0)[:, None]
     num_late = pools["num_late"]
@@ -179,45 +157,8 @@ def played_waits(runs: Runs, up_time_s: Floats) -> PlayedWaits:
     )
 
 
-def _with_results(designs: Records, pools: Records) -> Records:
-    """Returns the pools as played, `(n,)`: each that is not known once, whatever the number of designs that have it."""
-    keys = [
-        blake2b(design + pool, digest_size=_KEY_BYTES).digest()
-        for design, pool in zip(_bytes_of(designs), _bytes_of(pools), strict=True)
-    ]
-    # Another thread may forget them at any time.
-    known = {key: pool for key in dict.fromkeys(keys) if (pool := _PLAYED.get(key)) is not None}
-    rows = {key: row for row, key in enumerate(keys) if key not in known}
-    if rows:
-        chosen = np.fromiter(rows.values(), dtype=np.intp)
-        played = pools[chosen]
-        play_pools(designs[chosen], played, Memory.of(played))
-        found = dict(zip(rows, played, strict=True))
-        known |= found
-        if len(_PLAYED) + len(found) > MOST_KEPT:
-            _PLAYED.clear()
-        _PLAYED.update(found)
-    return np.array([known[key] for key in keys], dtype=POOL)
-
-
-def _bytes_of(records: Records) -> list[bytes]:
-    found: list[bytes] = records.view(f"V{records.dtype.itemsize}").tolist()
-    return found
-
-
-def _played_part(designs: Records) -> Records:
-    """Returns the designs without the numbers that no play of a pool reads."""
-    part = np.zeros(len(designs), dtype=designs.dtype)
-    for name in _NUMBERS_OF_A_POOL:
-        part[name] = designs[name]
-    return part
-
-
-def rounded_s(times_s: Floats, unit_s: Floats) -> Floats:
-    """Returns times rounded to a grid with the same ratio between neighbours, the unit among them."""
-    step = np.log1p(ROUNDING_FRACTION)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.exp(np.round(np.log(times_s / unit_s) / step) * step) * unit_s)
+def _play(designs: Records, pools: Records) -> None:
+    play_pools(designs, pools, Memory.of(pools))
 
 
 def _ratio(sums: Floats, counts: Floats) -> Floats:

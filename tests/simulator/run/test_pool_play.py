@@ -10,7 +10,7 @@ import pytest
 
 import simulator.run.spares as formulas
 from benchmarks.run_reference import TIMES, columns
-from simulator.run import pool_play
+from simulator.run import pool_play, shared_plays
 from simulator.run.columns import MAX_NODES_IN_REPAIR, RunColumns, Runs
 from simulator.run.course import Course
 from simulator.run.events import expected_goodput, expected_ledger, simulate_runs
@@ -213,6 +213,7 @@ def test_a_recovery_that_lasts_for_all_interruptions_has_draws_for_them(
         return memories[-1]
 
     monkeypatch.setattr(Memory, "of", remembered)
+    monkeypatch.setattr(shared_plays, "_PLAYED", {})
     waits_s(Runs.of(runs_of(num_spares=9, repair_s=1e12, queue_wait_s=1e15, fails_during_restart=True)))
     num_drawn, num_draws = memories[0].num_drawn.max(), memories[0].draws.shape[1]
     assert num_draws // 2 < num_drawn <= num_draws
@@ -321,7 +322,7 @@ def test_where_a_live_replica_goes_on_a_long_interval_is_no_work_that_is_done_ag
 
 
 def test_designs_that_differ_in_nothing_that_is_played_share_a_play(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_play, "_PLAYED", {})
+    monkeypatch.setattr(shared_plays, "_PLAYED", {})
     plays: list[int] = []
     play = pool_play.play_pools
 
@@ -348,8 +349,8 @@ def test_designs_that_differ_in_nothing_that_is_played_share_a_play(monkeypatch:
 
 
 def test_plays_that_are_forgotten_are_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_play, "_PLAYED", {})
-    monkeypatch.setattr(pool_play, "MOST_KEPT", 2)
+    monkeypatch.setattr(shared_plays, "_PLAYED", {})
+    monkeypatch.setattr(shared_plays, "MOST_KEPT", 2)
     runs, up_time_s = Runs.of(runs_of(work_s=1e7, num_spares=[0, 1, 2])), np.full(3, 1e7)
     first, again = (played_waits(runs, up_time_s) for _ in range(2))
     for name, column in first.columns().items():
@@ -358,6 +359,6 @@ def test_plays_that_are_forgotten_are_played_again(monkeypatch: pytest.MonkeyPat
 
 def test_a_play_has_recoveries_within_half_a_per_cent_of_the_designs() -> None:
     times_s = np.geomspace(1e-3, 1e9, 10_001)
-    found_s = pool_play.rounded_s(times_s, np.full(len(times_s), 7.0))
-    assert np.abs(np.log(found_s / times_s)).max() <= 0.5 * np.log1p(pool_play.ROUNDING_FRACTION) + 1e-12
-    assert pool_play.rounded_s(np.array([0.0, 7.0]), np.full(2, 7.0)).tolist() == [0.0, 7.0]
+    found_s = shared_plays.rounded_s(times_s, np.full(len(times_s), 7.0))
+    assert np.abs(np.log(found_s / times_s)).max() <= 0.5 * np.log1p(shared_plays.ROUNDING_FRACTION) + 1e-12
+    assert shared_plays.rounded_s(np.array([0.0, 7.0]), np.full(2, 7.0)).tolist() == [0.0, 7.0]
