@@ -14,6 +14,7 @@ from simulator.checkpoints.sizes import Saves
 from simulator.checkpoints.survival import replicas_outlast
 from simulator.run.columns import Interruption
 from simulator.run.interruption_rates import interruption_rates_per_s, lost_nodes_per_s, nodes_of_domain
+from simulator.run.losses import probability_of_at_least
 from simulator.run.spare_nodes import queue_wait_s
 from simulator.table import Booleans, Floats, Integers
 from simulator.units import DAY
@@ -126,20 +127,13 @@ def _replacement_s(saves: Saves, losses: _Losses) -> Floats:
     spare_s, repair_s = reliability.restart.replace_from_spare_s, reliability.repair_days * DAY
     queue_s = queue_wait_s(reliability)
     in_repair, spares = losses.nodes_per_s * repair_s, designs.num_spare_nodes.astype(np.float64)
-    has_none = _at_least(spares, in_repair)
+    has_none = probability_of_at_least(spares, in_repair)
     loans = designs.max_loans if queue_s < repair_s + spare_s else np.zeros(len(designs))
     is_limited = np.isfinite(loans)
-    if not np.any(is_limited):
-        return has_none * queue_s + (1.0 - has_none) * spare_s
     most = spares + np.where(is_limited, loans, 0.0)
-    not_lent = np.where(is_limited, _at_least(most, in_repair), 0.0)
-    num_waiting = in_repair * not_lent - most * _at_least(most + 1.0, in_repair)
+    not_lent = np.where(is_limited, probability_of_at_least(most, in_repair), 0.0)
+    num_waiting = in_repair * not_lent - most * probability_of_at_least(most + 1.0, in_repair)
     for_repairs_s = np.divide(
         num_waiting, losses.nodes_per_s, out=np.zeros(len(designs)), where=is_limited & (not_lent > 0.0)
     )
     return (has_none - not_lent) * queue_s + (1.0 - has_none + not_lent) * spare_s + for_repairs_s
-
-
-def _at_least(number: Floats, mean: Floats) -> Floats:
-    """Probability that a Poisson number is at least this whole one."""
-    return np.where(number > 0.0, pdtrc(np.maximum(0.0, number - 1.0), mean), 1.0)

@@ -27,5 +27,10 @@ def probability_in_repair(num_nodes: Floats, alone: Floats, domains: Floats, dom
     mean = domains[:, None]
     of_count = np.exp(xlogy(counts, mean) - mean - gammaln(counts + 1.0))
     reached = np.where(missing > 0.0, pdtrc(np.maximum(missing, 1.0) - 1.0, alone[:, None]), 0.0)
-    by_domains = np.where(enough > 0.0, pdtrc(np.maximum(enough, 1.0) - 1.0, domains), 1.0)
+    by_domains = probability_of_at_least(enough, domains)
     return np.asarray(by_domains + (of_count * reached).sum(axis=1))
+
+
+def probability_of_at_least(number: Floats, mean: Floats) -> Floats:
+    """Returns the probability that a Poisson number with this mean is at least a whole number, `(n,)`."""
+    return np.where(number > 0.0, pdtrc(np.maximum(number, 1.0) - 1.0, mean), 1.0)
