@@ -28,7 +28,7 @@ from simulator.run.late_waits import LateWaits
 from simulator.run.levels import saves_per_durable
 from simulator.run.renewal import Cycle
 from simulator.run.shares import has_same_saves
-from simulator.run.spares import ReplacementWaits
+from simulator.run.spares import spare_waits_s
 from simulator.run.way_back import WayBack
 from simulator.table import Booleans, Floats, Table
 
@@ -120,7 +120,7 @@ def _cases(runs: Runs, course: Course, ahead_s: Floats) -> _Cases:
     return _Cases(
         kind_share=np.ascontiguousarray(runs.kind_share),
         kind_restart_s=np.ascontiguousarray(runs.kind_restart_s),
-        kind_spare_s=ReplacementWaits.with_spares(runs).for_spares_s,
+        kind_spare_s=spare_waits_s(runs),
         late=LateWaits.of(runs, course),
         kind_goes_on=runs.kind_goes_on,
         kind_survival=np.ascontiguousarray(runs.kind_fast_survival),

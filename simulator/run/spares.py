@@ -81,20 +81,24 @@ class ReplacementWaits(Table):
     @classmethod
     def with_spares(cls, runs: Runs) -> Self:
         """Returns the waits if a spare is left for every node."""
-        for_spares_s = np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0)
+        for_spares_s = spare_waits_s(runs)
         none_s = np.zeros(for_spares_s.shape)
         return cls(for_spares_s=for_spares_s, for_queue_s=none_s, for_repairs_s=none_s)
 
     @property
+    def longer_s(self) -> Floats:
+        """What is added to the wait for a spare."""
+        return self.for_queue_s + self.for_repairs_s
+
+    @property
     def total_s(self) -> Floats:
         """The whole wait."""
-        return self.for_spares_s + (self.for_queue_s + self.for_repairs_s)
+        return self.for_spares_s + self.longer_s
 
     def of_length(self, total_s: Floats) -> Self:
         """Returns the waits with another total, `(n, 4)`: the parts beyond the wait for a spare keep their ratio."""
-        extra_s = self.for_queue_s + self.for_repairs_s
-        of_repairs = np.divide(self.for_repairs_s, extra_s, out=np.zeros(extra_s.shape), where=extra_s > 0.0)
-        longer_s = total_s - self.for_spares_s
+        was_s, longer_s = self.longer_s, total_s - self.for_spares_s
+        of_repairs = np.divide(self.for_repairs_s, was_s, out=np.zeros(was_s.shape), where=was_s > 0.0)
         for_repairs_s = of_repairs * longer_s
         return replace(self, for_queue_s=longer_s - for_repairs_s, for_repairs_s=for_repairs_s)
 
@@ -124,16 +128,17 @@ def expected_waits(runs: Runs, up_time_s: Floats) -> ExpectedWaits:
         up_time_s: how long they are up, `(n,)`.
     """
     with_spares = ReplacementWaits.with_spares(runs)
+    spare_wait_s = with_spares.for_spares_s
     can_run_out = (runs.num_spares < FOREVER_S)[:, None] & (runs.kind_nodes * runs.node_share > 0.0)
     if not np.any(can_run_out):
         none = np.zeros(0, dtype=np.intp)
         return ExpectedWaits(mean=with_spares, played=PlayedWaits.none(), played_rows=none)
     # Written so that nan, as from infinity minus infinity, counts as never ending.
     up_s = np.fmin(up_time_s, FOREVER_S)
-    first = _waits(runs, up_s, with_spares.total_s, can_run_out)
+    first = _waits(runs, up_s, spare_wait_s, can_run_out)
     waits = _waits(runs, up_s, first.total_s, can_run_out)
     # The third wait is shorter than that of the fixed point, so those that are long enough to be played need not be settled.
-    is_unsettled = _is_unsettled(runs, with_spares.total_s, first.total_s, waits.total_s)
+    is_unsettled = _is_unsettled(runs, spare_wait_s, first.total_s, waits.total_s)
     rows = np.flatnonzero(is_unsettled & ~_is_rhythmic(runs, waits))
     if len(rows):
         waits = waits.with_rows(rows, _settled(runs.take(rows), up_s[rows], can_run_out[rows]))
@@ -144,6 +149,11 @@ def expected_waits(runs: Runs, up_time_s: Floats) -> ExpectedWaits:
         wait_s = np.where(np.isnan(played.mean_s), expected.total_s, played.mean_s)
         waits = waits.with_rows(rows, expected.of_length(wait_s))
     return ExpectedWaits(mean=waits, played=played, played_rows=rows)
+
+
+def spare_waits_s(runs: Runs) -> Floats:
+    """Returns the wait after each kind of interruption if a spare is left for every node, `(n, 4)`."""
+    return np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0)
 
 
 def losses_that_leave_none(runs: Runs, num_nodes: Floats) -> Floats:
@@ -207,7 +217,7 @@ def _lost_at_once(runs: Runs) -> Floats:
 
 def _settled(runs: Runs, up_s: Floats, can_run_out: Booleans) -> ReplacementWaits:
     """Returns the fixed point of the waits: the longer the mean wait, the shorter the wait that follows from it."""
-    low_s = ReplacementWaits.with_spares(runs).total_s
+    low_s = spare_waits_s(runs)
     waits = _waits(runs, up_s, low_s, can_run_out)
     high_s = waits.total_s
     for _ in range(_NUM_HALVINGS):
@@ -280,7 +290,7 @@ class _Failing(Table):
         """Returns the failing nodes of runs of this length, by nodes per interruption and mean time between interruptions."""
         full_s = np.minimum(runs.repair_s, run_s)
         queue_s = runs.queue_wait_s - runs.spare_wait_s
-        working_s = _apart_s(runs, ReplacementWaits.with_spares(runs).total_s)
+        working_s = _apart_s(runs, spare_waits_s(runs))
         return cls(
             per_s=np.maximum(per_interruption / apart_s, _FEW / np.where(full_s > 0.0, full_s, 1.0)),
             per_working_s=np.maximum(per_interruption / working_s, _FEW / np.maximum(runs.repair_s, 1.0)),

@@ -18,7 +18,7 @@ from typing import Self
 import numpy as np
 
 from simulator.run.columns import NUM_KINDS, Interruption, Runs, over_kinds
-from simulator.run.spares import ReplacementWaits
+from simulator.run.spares import spare_waits_s
 from simulator.table import Floats, Table, total
 
 _NUM_POINTS = 16
@@ -42,7 +42,7 @@ class WayBack(Table):
     @classmethod
     def with_spares(cls, runs: Runs) -> Self:
         """Returns the recovery of all runs if a spare is left for every node."""
-        return cls._with_waits(runs, ReplacementWaits.with_spares(runs).total_s)
+        return cls._with_waits(runs, spare_waits_s(runs))
 
     def waiting_for_nodes(self, runs: Runs, wait_s: Floats) -> Self:
         """Returns the recovery of the same runs with this mean wait after each kind of interruption, `(n, 4)`."""
