@@ -43,13 +43,15 @@ def _left_s(job: Job, evaluation: Evaluation) -> float | None:
 
 def queue_remarks(job: Job, evaluation: Evaluation) -> Iterator[str]:
     """Yields how many jobs the run takes, if the queue limits them, and whether a job has time to end itself with a save."""
-    left_s = _left_s(job, evaluation)
+    limit_s, left_s = job_limit_s(job), _left_s(job, evaluation)
+    if limit_s is None:
+        return
     if left_s is not None and left_s < MINUTE:
         yield (
             f"A job cannot end itself in time: two steps, a save and {human.duration(ROOM_S)} for the end leave less than a "
-            f"minute of reliability.queue_limit_days ({human.duration(job_limit_s(job) or 0.0)})."
+            f"minute of reliability.queue_limit_days ({human.duration(limit_s)})."
         )
-    limit_s, stops = job_limit_s(job), float(evaluation.outcomes.run.num_planned_stops[0])
-    if limit_s is not None and math.isfinite(stops):
+    stops = float(evaluation.outcomes.run.num_planned_stops[0])
+    if math.isfinite(stops):
         jobs = human.count(math.ceil(stops) + 1)
         yield f"The queue ends jobs after {human.duration(limit_s)}: submit about {jobs} with --dependency=singleton."

@@ -163,9 +163,10 @@ class RunSetting:
         num_chunks = layout.num_chunks
         written, most = self.recomputed(), layers_of_a_chunk(num_layers, num_chunks)
         again = of_a_chunk(written, num_layers=num_layers, num_chunks=num_chunks)
-        if written.of_layers is None and (written.num_layers or 0) not in (*range(most + 1), num_layers):
+        count = written.num_layers or 0
+        if written.of_layers is None and count > most and count != num_layers:
             self.told.remark(
-                "recompute", f"{written.num_layers} layers of a chunk, which has {most}; taken as all of them"
+                "recompute", f"{count} layers of a chunk, which has {most}; taken as all of them"
             )
         if not again.is_exact:
             self._remark_recomputed(again, num_chunks)
