@@ -64,6 +64,12 @@ def test_other_runs_get_other_nodes(job: Job) -> None:
     assert design.time_to_train_days == pytest.approx(told(same)[0].time_to_train_days, rel=1e-6)
 
 
+def test_as_many_nodes_as_enough_spares_need_no_note() -> None:
+    design, notes = told(job_with(NUM_NODES + ENOUGH))
+    assert notes == []
+    assert design.time_to_train_days == pytest.approx(told(job_with(None))[0].time_to_train_days, rel=0.01)
+
+
 def test_a_delay_of_less_than_a_fiftieth_is_not_told() -> None:
     alone, notes = told(job_with(NUM_NODES, failures=0.01))
     lent, _ = told(job_with(NUM_NODES, failures=0.01, queue_s=QUEUE_S))

@@ -250,6 +250,71 @@ def test_a_repaired_node_stands_in_for_one_that_is_missing() -> None:
     assert replacement_wait_s(design, 1.0, 1100.0, state, returns_s) == pytest.approx(2005.0 + 60.0 - 1100.0)
 
 
+@pytest.mark.parametrize("num_spares", [0, 1, 3])
+@pytest.mark.parametrize("num_others", [0, 1, 2, 5])
+def test_nodes_are_taken_from_the_spares_then_lent_and_then_waited_for(
+    num_spares: int, num_others: int
+) -> None:
+    # Every node is followed: on standby, in reserve, on loan or in repair; nothing fails while the run waits.
+    spare_s, queue_s, repair_s = 60.0, 7200.0, 50_000.0
+    row = runs_of(num_spares=num_spares, max_loans=num_others, queue_wait_s=queue_s, repair_s=repair_s)
+    design = designs_of(Runs.of(row))[0]
+    state, returns_s = np.zeros(1, dtype=STATE)[0], np.zeros(MAX_NODES_IN_REPAIR)
+    state["spares_left"] = num_spares
+    standby, reserve, on_loan = num_spares, num_others, 0
+    back_at_s: list[float] = []
+    kinds_of_wait: set[str] = set()
+    rng, now_s = np.random.default_rng(7), 0.0
+    for _ in range(2000):
+        now_s += rng.exponential(rng.choice([2e3, 2e4]))
+        for _ in [each for each in back_at_s if each <= now_s]:
+            back_at_s.pop(0)
+            if on_loan:
+                on_loan, reserve = on_loan - 1, reserve + 1
+            else:
+                standby += 1
+        back_at_s.append(now_s + repair_s)
+        repaired_s = back_at_s[0] - now_s + spare_s
+        if standby:
+            standby, wait_s, kind = standby - 1, spare_s, "standby"
+        elif repaired_s < queue_s or not reserve:
+            back_at_s.pop(0)
+            wait_s, kind = max(repaired_s, 0.0), "repair"
+        else:
+            reserve, on_loan, wait_s, kind = reserve - 1, on_loan + 1, queue_s, "loan"
+        state["num_awaited"] = 0.0
+        assert replacement_wait_s(design, 1.0, now_s, state, returns_s) == pytest.approx(wait_s), kind
+        kinds_of_wait.add(kind)
+        now_s += wait_s
+    assert kinds_of_wait == {"repair"} | ({"standby"} if num_spares else set()) | (
+        {"loan"} if num_others else set()
+    )
+
+
+@pytest.mark.parametrize("fails_during_restart", [0.0, 1.0])
+def test_random_runs_that_can_borrow_few_nodes_are_as_long_as_replays(fails_during_restart: float) -> None:
+    rng, num = np.random.default_rng(5), 60
+    mtbf_s = 10.0 ** rng.uniform(3.5, 5.5, num)
+    row = runs_of(
+        work_s=mtbf_s * 10.0 ** rng.uniform(0.5, 2.0, num),
+        mtbf_s=mtbf_s,
+        interval_s=mtbf_s / 50.0,
+        stall_s=mtbf_s / 5000.0,
+        restart_s=mtbf_s * 10.0 ** rng.uniform(-3.0, -1.0, num),
+        num_spares=rng.integers(0, 6, num),
+        max_loans=rng.integers(0, 6, num),
+        repair_s=mtbf_s * 10.0 ** rng.uniform(-0.7, 0.5, num),
+        queue_wait_s=rng.choice([2 * HOUR, DAY], num),
+        fails_during_restart=fails_during_restart,
+        kind_share=[0.2, 0.7, 0.1, 0.0],
+        kind_nodes=[[0.0, 1.0, size, 0.0] for size in rng.choice([1.0, 4.0], num)],
+    )
+    waits_s = simulate_runs(num_replications=1000, seed=3, **row)
+    error_s = 4.0 * waits_s.replacement_wait_s.std(axis=1) / 1000**0.5
+    off_s = np.abs(expected_ledger(**row).replacement_wait_s - waits_s.replacement_wait_s.mean(axis=1))
+    assert (off_s < error_s + 0.02 * waits_s.wall_s.mean(axis=1)).all()
+
+
 def test_nodes_that_are_repaired_at_once_are_waited_for_no_longer_than_that() -> None:
     runs = Runs.of(runs_of(work_s=1e7, repair_s=0.0, fails_during_restart=[0, 1]))
     assert (waits_s(runs)[:, 1] <= 61.0).all()
@@ -264,14 +329,16 @@ def test_extremes_give_times_or_never_end() -> None:
         [0.0, 2 * HOUR, 1e15],  # queue
         [0, 1],  # failures on the way back
         [(0, 1, 0, 0), (0, 1, 64, 1), (0, 4096, 4096, 0)],  # nodes
+        [0, 3, np.inf],  # nodes that can be lent
     )
-    mtbf_s, spares, repair_s, queue_s, fails, nodes = zip(*corners, strict=True)
+    mtbf_s, spares, repair_s, queue_s, fails, nodes, loans = zip(*corners, strict=True)
     row = runs_of(
         work_s=1e6,
         mtbf_s=mtbf_s,
         num_spares=spares,
         repair_s=repair_s,
         queue_wait_s=queue_s,
+        max_loans=loans,
         fails_during_restart=fails,
         kind_nodes=nodes,
         kind_share=[0.4, 0.4, 0.1, 0.1],

@@ -74,15 +74,16 @@ def test_every_further_spare_shortens_the_run_on_nodes_that_are_few() -> None:
 
 @pytest.mark.parametrize("scheme", [CheckpointScheme.ASYNC, CheckpointScheme.REPLICA_FT])
 @pytest.mark.parametrize("fails_during_restart", [False, True])
+@pytest.mark.parametrize("left", [0, 1])
 def test_few_nodes_are_like_others_that_come_after_all_repairs(
-    scheme: CheckpointScheme, *, fails_during_restart: bool
+    scheme: CheckpointScheme, left: int, *, fails_during_restart: bool
 ) -> None:
     """A run whose nodes also fail while it waits gets no node after a repair that was needed for another one."""
-    plans = plans_of(1, checkpoint_scheme=scheme, zero_stage=0)
+    plans = plans_of(left, checkpoint_scheme=scheme, zero_stage=0)
     jobs = (
-        job_of(1),
-        job_of(1, replace_from_queue_s=MUCH_LATER_S),
-        job_of(1, replace_from_queue_s=USUAL_QUEUE_S),
+        job_of(left),
+        job_of(left, replace_from_queue_s=MUCH_LATER_S),
+        job_of(left, replace_from_queue_s=USUAL_QUEUE_S),
     )
     fleets = (
         job.reliability.model_copy(update={"fails_during_restart": fails_during_restart}) for job in jobs

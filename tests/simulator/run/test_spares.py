@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import poisson
 
 from benchmarks.run_reference import columns
+from simulator.run import spares
 from simulator.run.columns import Runs
 from simulator.run.course import Course
 from simulator.run.events import expected_ledger, simulate_runs
@@ -119,3 +120,20 @@ def test_the_first_nodes_that_come_back_end_waits_for_a_queue_half_as_long_as_th
     assert expected_ledger(**row).replacement_wait_s[0] == pytest.approx(
         found_s, abs=error_s + 0.02 * found_s
     )
+
+
+@pytest.mark.parametrize(("num_spares", "max_loans"), [(0, 3), (1, 2), (3, 0)])
+@pytest.mark.parametrize("mean_in_repair", [0.1, 0.7, 2.0])
+def test_nodes_that_are_lent_at_once_are_as_good_as_spares(
+    num_spares: int, max_loans: int, mean_in_repair: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Failures that find all three in repair wait for repairs: Erlang's loss system with four servers.
+    monkeypatch.setattr(spares, "LEAST_WAIT_FRACTION", np.inf)  # by the formula alone
+    row = columns(
+        work_s=np.inf, mtbf_s=1000.0, restart_s=0.0, kind_share=[0.0, 1.0, 0.0, 0.0], kind_nodes=[0.0, 1.0, 4.0, 0.0],
+        num_spares=num_spares, max_loans=max_loans, repair_s=1000.0 * mean_in_repair, queue_wait_s=QUEUE_S, **FREE_SAVES,
+    )  # fmt: skip
+    expected_s = poisson.pmf(4, mean_in_repair) / poisson.cdf(3, mean_in_repair) * 1000.0
+    waits = Course.of(Runs.of(row)).waits.mean
+    assert waits.for_repairs_s[0, 1] == pytest.approx(expected_s, rel=1e-9)
+    assert 0.0 <= waits.for_queue_s[0, 1] <= QUEUE_S
