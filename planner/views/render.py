@@ -119,7 +119,7 @@ def _show_left_out(answer: Recommendation, console: Console) -> None:
     title(console, "Left out by --brief")
     sentences(
         console,
-        [f"Reasons, other choices, the front of {front}, rejections, and {notes}. --json has them, too."],
+        [f"Reasons, other choices, the front of {front}, rejections, and {notes}. --json has them."],
     )
 
 

@@ -16,7 +16,7 @@ from simulator.run.state import Records
 from simulator.table import Floats
 
 ROUNDING_FRACTION = 0.01
-"""Up-times and recoveries whose ratio is nearer to 1 than this are played as the same."""
+"""Up-times and recoveries are rounded to powers of 1 plus this."""
 MOST_KEPT = 32_768
 """Pools whose results are kept; beyond them all are forgotten."""
 _KEY_BYTES = 16
