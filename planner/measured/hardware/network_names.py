@@ -97,6 +97,7 @@ _EACH_NODE = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:node|server|host)\b", re.I
 _PLAIN_ETHERNET = re.compile(rf"^(?!.*(roce|rdma|infiniband)).*(ethernet|gbe\b|{_SLOW})", re.IGNORECASE)
 """A host has one card of it unless more are named; cards for RDMA come one for each accelerator, and so do cards of the rate
 that the usual node has for each: `400GbE` of H100."""
+_BRIDGES = "bridges between cards are left out: all are linked by PCIe"
 FASTEST_PORT_GBIT_PER_S = 800.0
 _DOMAIN = re.compile(r"NVL(\d{1,6})\b", re.IGNORECASE)
 
@@ -119,6 +120,8 @@ class Network:
     """Whether anything in the description is understood."""
     remark: str = ""
     """What is assumed beyond the description, or left out of it."""
+    link_remark: str = ""
+    """The same of the links inside a node."""
 
 
 def network_of(description: str, accelerator: str, *, gpus_per_node: int | None = None) -> Network:
@@ -152,8 +155,8 @@ def network_of(description: str, accelerator: str, *, gpus_per_node: int | None 
     if affirmed(_OVERSUBSCRIBED, description):
         remark = "; ".join(filter(None, [remark, "links that are fewer further up are left out"]))
     domain = _domain(description, accelerator)
-    is_pcie = "pcie" in description.lower() and catalog.is_pcie_card(accelerator)
-    has_scale_up = is_pcie or bool(_SCALE_UP.search(description))
+    is_card, names_links = catalog.is_pcie_card(accelerator), bool(_SCALE_UP.search(description))
+    has_scale_up = "pcie" in description.lower() if is_card else names_links
     usual = machine.fabric if machine else catalog.default_fabric(accelerator).kind
     return Network(
         fabric=words or usual,
@@ -161,8 +164,9 @@ def network_of(description: str, accelerator: str, *, gpus_per_node: int | None 
         num_cards=num_cards,
         link_domain_size=domain,
         names_scale_up=domain is not None or has_scale_up,
-        is_understood=bool(words or node_bytes_per_s or domain or has_scale_up),
+        is_understood=bool(words or node_bytes_per_s or domain or has_scale_up or names_links),
         remark=remark,
+        link_remark=_BRIDGES if is_card and affirmed(_SCALE_UP, description) else "",
     )
 
 

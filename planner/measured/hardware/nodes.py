@@ -106,7 +106,9 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
         assumed=tuple(column for column, is_told in columns.items() if not is_told),
         is_network_understood=network.is_understood,
         node_remark=_odd_size(node, domain) if is_odd else "",
-        network_remark=network.remark if num_gpus > domain else "",
+        network_remark="; ".join(
+            filter(None, [network.link_remark, network.remark if num_gpus > domain else ""])
+        ),
     )
 
 

@@ -1213,6 +1213,22 @@ class TestNotes:
     ) -> None:
         assert (row_of(tmp_path, interconnect=written)["remarks"] == "") is is_known
 
+    @pytest.mark.parametrize(
+        ("gpu", "written", "is_told", "is_bridged"),
+        [
+            ("H100 PCIe", "NVLink bridges between pairs", False, True),
+            ("H100 PCIe", "PCIe 5.0, no NVLink", True, False),
+            ("H100 PCIe", "", False, False),
+            ("H100", "NVLink4", True, False),
+        ],
+    )
+    def test_bridges_between_cards_are_left_out_and_told(
+        self, tmp_path: Path, gpu: str, written: str, *, is_told: bool, is_bridged: bool
+    ) -> None:
+        row = row_of(tmp_path, gpu=gpu, n_gpus=4, tp=1, pp=1, interconnect=written)
+        assert ("interconnect" not in row["assumed"].split()) is is_told
+        assert ("bridges between cards are left out" in row["remarks"]) is is_bridged
+
 
 @pytest.mark.parametrize(
     ("cells", "column", "read"),
