@@ -119,11 +119,15 @@ def _check_experts(
 def _left_degree(told: Told, num_gpus: int, num_layers: int) -> dict[str, int]:
     """Returns the one of tensor and pipeline degree that is not told, by column, where the other degrees leave it.
 
-    Ranks that share a sequence, and those of experts, may be among the replicas or not: with them nothing is sure.
+    Ranks that share a sequence, and those of experts, may be among the replicas or not: with them nothing is sure, unless the
+    ranks of one sequence alone make up the run.
     """
     given = {column: told.cells.count(column) for column in ("tp", "pp", "dp")}
     missing = [column for column in ("tp", "pp") if given[column] is None]
-    is_open = any((told.cells.count(column) or 1) > 1 for column in ("cp", "ep"))
+    context = told.cells.count("cp") or 1
+    if len(missing) == 1 and context * (given["tp"] or given["pp"] or 1) == num_gpus:
+        return {missing[0]: 1}
+    is_open = context > 1 or (told.cells.count("ep") or 1) > 1
     if len(missing) != 1 or given["dp"] is None or is_open:
         return {}
     left, rest = divmod(num_gpus, math.prod(count for count in given.values() if count))

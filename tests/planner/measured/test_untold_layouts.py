@@ -71,6 +71,20 @@ def test_what_the_other_degrees_leave_is_no_choice(
     assert LAYOUT not in row["assumed"].split()
 
 
+@pytest.mark.parametrize(
+    ("told", "tensor", "pipeline"),
+    [({"tp": 8, "cp": 16}, "8", "1"), ({"pp": 32, "cp": 4, "ep": 2}, "1", "32"), ({"tp": 128}, "128", "1")],
+)
+def test_ranks_of_one_sequence_that_make_up_the_run_leave_one(
+    tmp_path: Path, told: Mapping[str, object], tensor: str, pipeline: str
+) -> None:
+    # 131,072 tokens without recomputation: most of these have no room, and are modelled nevertheless.
+    row = chosen(tmp_path, heads=128, hidden=8192, seq_len=131072, global_batch=4, recompute="none", **told)
+    assert not isinstance(row, Unmodelled), row
+    assert (row["tensor_parallel"], row["pipeline_parallel"]) == (tensor, pipeline)
+    assert LAYOUT not in row["assumed"].split()
+
+
 def test_a_told_layout_that_has_no_room_is_modelled(tmp_path: Path) -> None:
     # 7.5 billion weights on pairs of V100 of 32 GB: 60 GB of states in 16 bytes a weight, and more.
     changes = {"gpu": "V100", "tp": 2, "dp": 8, "n_gpus": 16, "global_batch": 64}
