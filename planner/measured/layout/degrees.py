@@ -99,7 +99,20 @@ def _check_degrees(
     missing = tuple(column for column in ("tp", "pp") if not told.cells.count(column))
     if missing and not is_known:
         possible = open_degrees(told, num_layers, num_experts)
+        if not possible:
+            raise CannotModelError(_no_layout(told, missing, num_gpus, num_layers))
         raise OpenLayoutError(missing, possible, "a run on more than one node")
+
+
+def _no_layout(told: Told, missing: Sequence[str], num_gpus: int, num_layers: int) -> str:
+    """Returns that the degrees that are told leave none for those that are not."""
+    given = ((column, told.cells.count(column)) for column in ("tp", "pp", "cp", "ep", "dp"))
+    said = ", ".join(f"{column} {count}" for column, count in given if count)
+    verb = "is" if len(missing) == 1 else "are"
+    return (
+        f"{' and '.join(missing)} {verb} not given, and with {said} no layout makes up {num_gpus} GPUs "
+        f"and splits {num_layers} layers"
+    )
 
 
 def _check_experts(

@@ -85,6 +85,12 @@ def test_ranks_of_one_sequence_that_make_up_the_run_leave_one(
     assert LAYOUT not in row["assumed"].split()
 
 
+def test_degrees_that_leave_no_layout_are_the_reason(tmp_path: Path) -> None:
+    row = chosen(tmp_path, pp=10)
+    assert isinstance(row, Unmodelled)
+    assert row.reason == "tp is not given, and with pp 10 no layout makes up 128 GPUs and splits 36 layers"
+
+
 def test_a_told_layout_that_has_no_room_is_modelled(tmp_path: Path) -> None:
     # 7.5 billion weights on pairs of V100 of 32 GB: 60 GB of states in 16 bytes a weight, and more.
     changes = {"gpu": "V100", "tp": 2, "dp": 8, "n_gpus": 16, "global_batch": 64}

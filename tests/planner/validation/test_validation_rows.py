@@ -398,7 +398,7 @@ class TestRows:
             ({"metric_kind": "single-layer forward"}, "only steps of training"),
             ({"seq_len": ""}, "seq_len is not given"),
             ({"model": "Foo", "layers": 32}, "hidden is not given"),
-            ({"n_gpus": 64, "tp": "", "pp": 5}, "tp is not given, of a run on more than one node"),
+            ({"n_gpus": 64, "tp": "", "pp": 5}, "tp is not given, and with pp 5 no layout makes up 64 GPUs"),
             ({"tp": 3, "dp": 8}, "must equal num_gpus"),
             (
                 {"global_batch": 10},
