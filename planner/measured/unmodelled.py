@@ -25,10 +25,11 @@ _PACKED = re.compile(
 )
 _PARTITIONED = re.compile(
     r"partition(?:ed|s|ing)?[-_ ](?:activations?|(?:activation[- ])?checkpoints?)\b|activations?[- ]partition"
-    r"|zero[- ]?r\b|\bp_a\b",
+    r"|zero[- ]?r\b|\bp_a\b|zero[- _]?100b\b",
     re.IGNORECASE,
 )
-"""ZeRO-R partitions checkpoints among tensor-parallel ranks (`partition_activations`; arXiv 1910.02054, section 6.1)."""
+"""ZeRO-R partitions checkpoints among tensor-parallel ranks (`partition_activations`), and ZeRO-100B has it (arXiv 1910.02054,
+sections 6.1 and 10)."""
 
 _WITH_STATES = (
     "mamba|jamba|zamba|bamba|hymba|rwkv|retnet|hyena|xlstm|griffin|recurrent-gemma|hunyuan-turbo|state-space",
@@ -144,7 +145,9 @@ def simulates_memory(told: Told, cells: Mapping[str, object]) -> bool:
         return False
     is_whole = cells["tensor_parallel"] != 1 and not cells["has_sequence_parallel"]
     columns = [
-        name for name in ("recompute", "notes", "framework") if affirmed(_PARTITIONED, told.text(name))
+        name
+        for name in ("recompute", "notes", "framework", SHARDING)
+        if affirmed(_PARTITIONED, told.text(name))
     ]
     if not columns or not is_whole or cells["recompute"] == "none":
         return True

@@ -661,6 +661,8 @@ class TestWhatIsNotSimulated:
             ({"recompute": "full", "notes": "ZeRO-R"}, False),
             ({"recompute": "full, partition_activations"}, False),
             ({"recompute": "full", "notes": "ZeRO-R", "sp": "yes"}, True),  # split already
+            ({"recompute": "full", "zero_stage_or_fsdp": "ZeRO-100B"}, False),
+            ({"recompute": "full", "zero_stage_or_fsdp": "zero1, no ZeRO-R"}, True),
             ({"recompute": "none", "notes": "ZeRO-R"}, True),
             ({"recompute": "full, CPU offload"}, False),  # as of MaxText's policies for TPUs of 32 GB
             ({"recompute": "full", "notes": "activation checkpoint offload: off"}, True),
