@@ -19,6 +19,8 @@ FIRST_MICRO_BATCH_SIZE_YEAR = 2025
 """Since April 2025 torchtitan passes single sequences through a pipeline (`pipeline_parallel_microbatch_size`, its pull request
 1073). Before, a local batch was cut into as many micro-batches as there are stages (`pipeline_parallel_microbatches or
 parallel_dims.pp` in `pipeline_llama.py`)."""
+FIRST_EXPERT_YEAR = 2025
+"""torchtitan has had mixtures of experts since April 2025 (Llama 4), and has spread them over ranks since that summer."""
 DERIVED = "micro_batch_size"
 """Entry in `assumed` for a micro-batch that follows from other cells, so that it is not left to choose."""
 _SINGLE_SEQUENCES = re.compile("automodel")
@@ -109,8 +111,7 @@ def _of_pytorch(told: Told, given: int | None, local: int, num_stages: int) -> i
         return told.default("micro_batch", 1)
     if given is not None and (given != local or local == 1):
         return given
-    name = told.framework.lower()
-    is_late = (release_year(name) or 0) >= FIRST_MICRO_BATCH_SIZE_YEAR or _SINGLE_SEQUENCES.search(name)
+    is_late = _passes_single_sequences(told)
     num_micro_batches = local if is_late else math.gcd(local, num_stages)
     habit = "of single sequences, as since 2025" if is_late else "one for each stage, as until 2024"
     told.remark(
@@ -118,6 +119,14 @@ def _of_pytorch(told: Told, given: int | None, local: int, num_stages: int) -> i
         f"a local batch of {local}, which a pipeline cuts into {num_micro_batches} micro-batches ({habit} in torchtitan)",
     )
     return told.default(DERIVED, local // num_micro_batches)
+
+
+def _passes_single_sequences(told: Told) -> bool:
+    """Returns whether a pipeline of PyTorch is known to cut local batches into single sequences."""
+    name = told.framework.lower()
+    has_spread_experts = (told.cells.count("ep") or 1) > 1
+    year = release_year(name) or (FIRST_EXPERT_YEAR if has_spread_experts else 0)
+    return year >= FIRST_MICRO_BATCH_SIZE_YEAR or bool(_SINGLE_SEQUENCES.search(name))
 
 
 def _remark_idle_stages(told: Told, num_micro_batches: int, num_stages: int) -> None:

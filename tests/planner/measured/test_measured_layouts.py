@@ -354,6 +354,27 @@ class TestLayout:
         assert row["micro_batch_size"] == micro_batch
         assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
 
+    @pytest.mark.parametrize(("framework", "micro_batch"), [("torchtitan", "1"), ("torchtitan 2024", "8")])
+    def test_pipelines_with_spread_experts_are_not_older_than_these(
+        self, tmp_path: Path, framework: str, micro_batch: str
+    ) -> None:
+        row = row_of(
+            tmp_path,
+            **{
+                **RUN,
+                "model": "DeepSeek-V3",
+                "n_gpus": 256,
+                "tp": 1,
+                "pp": 4,
+                "ep": 32,
+                "global_batch": 2048,
+            },
+            micro_batch="",
+            framework=framework,
+            zero_stage_or_fsdp="FSDP2",
+        )
+        assert row["micro_batch_size"] == micro_batch
+
     @pytest.mark.parametrize(
         ("framework", "written", "notes", "micro_batch"),
         [
