@@ -136,6 +136,15 @@ def number_in(column: str, cell: str, *, may_be_0: bool) -> Number | None:
     return _with_words(column, cell)
 
 
+def shared_experts_in(cell: str) -> int:
+    """Returns how many shared experts a cell lists with the routed ones: 1 of `256 routed + 1 shared`, 0 of `256`."""
+    beside = _BESIDE_SHARED.fullmatch(_plain(cell))
+    if beside is None:
+        return 0
+    said = re.search(r"\d+", cell[beside.end(1) :])
+    return int(said[0]) if said else 1
+
+
 def has_decimal_comma(cell: str) -> bool:
     """Returns whether the comma in a cell can only be a decimal mark: `7,17`, `1.234,5`."""
     return bool(_DECIMAL_COMMA.match(cell))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from operator import itemgetter
 
 from planner.measured.cells import notes as measured_notes
 from planner.measured.cells.file import Cells, says_latent
+from planner.measured.cells.numbers import shared_experts_in
 from planner.measured.cells.told import CannotModelError, Told
 from planner.measured.cells.words import affirmed, is_denied
 from planner.measured.workload.hybrids import counts_all_blocks
@@ -177,8 +179,13 @@ def expert_cells(told: Told, known: ModelShape | None, ffn_hidden_size: int) -> 
 
 
 def _shared_width(told: Told, known: int | None, width: int) -> int:
-    """Returns the width of all shared experts, each as wide as a routed one where the row gives their number."""
+    """Returns the width of all shared experts, each as wide as a routed one where the row gives their number alone."""
     given = told.or_known("shared_expert_ffn", known)
+    beside = ((column, shared_experts_in(told.text(column))) for column in ("experts", "topk"))
+    column, num_shared = max(beside, key=itemgetter(1))
+    if num_shared and not known and "shared_expert_ffn" not in told.cells.numbers:
+        told.remark(column, f"the shared ones are taken as {num_shared} x {width}; give shared_expert_ffn")
+        return num_shared * width
     if not 0 < given <= MOST_SHARED_EXPERTS < width:
         return given
     told.remark(

@@ -1025,6 +1025,31 @@ class TestNumbers:
         assert "shared_expert_ffn = '2': taken as 2 x 512" in row["remarks"]
         assert row_of(tmp_path, **shape, shared_expert_ffn=512)["remarks"] == ""
 
+    @pytest.mark.parametrize(
+        ("changes", "width"),
+        [
+            ({"experts": "16 + 1 shared"}, "512"),
+            ({"experts": "16 routed, 2 shared experts"}, "1024"),
+            ({"topk": "2+1"}, "512"),
+            ({"experts": "16 + 1 shared", "shared_expert_ffn": 2048}, "2048"),
+            ({"experts": "16 + 1 shared", "shared_expert_ffn": 0}, "0"),
+            ({"experts": 16}, "0"),
+        ],
+    )
+    def test_shared_experts_beside_routed_ones_are_as_wide(
+        self, tmp_path: Path, changes: Mapping[str, object], width: str
+    ) -> None:
+        shape = {"model": "Foo", "layers": 8, "hidden": 1024, "topk": 2, "moe_ffn_hidden": 512, "ep": 1}
+        row = row_of(tmp_path, **{**shape, "experts": 16, **changes})
+        assert (row["num_experts"], row["shared_ffn_hidden_size"]) == ("16", width)
+        is_remarked = "the shared ones are taken as" in row["remarks"]
+        assert is_remarked is (width != "0" and "shared_expert_ffn" not in changes)
+
+    def test_shared_experts_of_known_models_have_their_own_width(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, model="DeepSeek-V2-Lite", experts="64 + 2 shared", ep=1, pp=1)
+        assert row["shared_ffn_hidden_size"] == "2816"  # two of 1,408
+        assert "the shared ones" not in row["remarks"]
+
     @pytest.mark.parametrize("written", ["OOM", "0", "<80"])
     def test_memory_that_is_not_read_costs_no_time(self, tmp_path: Path, written: str) -> None:
         row = row_of(tmp_path, peak_mem_gib_per_gpu=written)
