@@ -32,20 +32,28 @@ MOST_ROUNDED_FRACTION = 0.05
 MOST_BINARY_DIGITS = 2
 """Digits of a number of tokens up to which a million may be 2^20 and a thousand 1,024: `4M`, `0.5M`, `16M`,
 but not `62.5M`; and powers of two: `512K`."""
-_PRODUCT = re.compile(r"(\d{1,6})\s*[xX\u00d7*]\s*(\d{1,6})")
+_PRODUCT = re.compile(
+    r"(\d{1,6})(?:\s*(?:nodes?|servers?|hosts?))?\s*[x\u00d7*]\s*(\d{1,6})(?:\s*gpus?)?", re.IGNORECASE
+)
+"""Nodes times accelerators: `16x8`, `16 nodes x 8 GPUs`."""
+_NAMED_DEVICES = re.compile(
+    r"(?<=\d)\s*[x\u00d7]?\s*(?:nvidia |amd )?(?:[ablhv]|g[bh]|mi)\d{2,3}x?s?(?= gpus?|$)", re.IGNORECASE
+)
+"""What is counted, by its name: `64 H100s`, `8xH100`, `64 B200 GPUs`."""
 _THOUSANDS = ("vocab", "tokens_per_s_per_gpu")
 """Columns in which `k` is 1,000; sizes of networks, batches and clusters are counted in powers of two."""
 _SPANS = ("seq_len", "window")
 """Columns of tokens that are powers of two more often than not."""
 LEAST_DIGITS = 2
 _DEVICES = (("gpus?|cards?|chips?|devices?|accelerators?|[htn]pus?", 1.0),)
+_OF_A_NODE = ((rf"({_DEVICES[0][0]})? ?(/|per|a|each)? ?(node|server|host|tray)?", 1.0),)
 _TOKENS = (("tokens?", 1.0),)
 _SEQUENCES = (("seqs?|sequences?|samples?", 1.0),)
 _WAYS = (("-? ?ways?|ranks?", 1.0),)
 _HEADS = (("gqa|mqa|mha|kv|(kv[- ])?heads?|groups?", 1.0),)
 _UNITS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "n_gpus": _DEVICES,
-    "gpus_per_node": _DEVICES,
+    "gpus_per_node": _OF_A_NODE,
     "seq_len": _TOKENS,
     "window": _TOKENS,
     "mean_document": _TOKENS,
@@ -115,6 +123,8 @@ def number_in(column: str, cell: str, *, may_be_0: bool) -> Number | None:
         may_be_0: whether 0 means `not used` in the column.
     """
     cell = _plain(_without_name(column, cell))
+    if column in ("n_gpus", "gpus_per_node"):
+        cell = _NAMED_DEVICES.sub("", cell)
     try:
         return Number(value=float(cell))
     except ValueError:

@@ -865,6 +865,13 @@ class TestNumbers:
         [
             ("n_gpus", "1,024", 1024, False),
             ("n_gpus", "16x8", 128, True),
+            ("n_gpus", "16 nodes x 8 GPUs", 128, True),
+            ("n_gpus", "64 H100s", 64, False),
+            ("n_gpus", "64 NVIDIA GB200 GPUs", 64, False),
+            ("n_gpus", "512xMI300X", 512, False),
+            ("gpus_per_node", "8 GPUs per node", 8, False),
+            ("gpus_per_node", "8/node", 8, False),
+            ("gpus_per_node", "8xA100", 8, False),
             ("seq_len", "8k", 8192, True),
             ("seq_len", "8.5k", 8704, True),  # of 1,024, as the power of two nearby is 8.2k
             ("vocab", "50k", 50000, True),
