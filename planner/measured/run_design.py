@@ -23,9 +23,11 @@ from planner.measured.workload.images import image_cells
 from planner.measured.workload.indexers import fitted_to_chosen_tokens, indexer_cells
 from planner.measured.workload.predicted import cut_around_modules, num_mtp_layers
 from planner.measured.workload.sequences import (
+    EXCHANGE,
     context_exchange,
     document_cells,
     exchanged_heads,
+    says_exchange,
     splits_for_context,
     window_cells,
 )
@@ -145,8 +147,9 @@ def _sequence_cells(setting: RunSetting, layout: RunLayout, *, num_heads: int) -
     remark_packing(told, has_documents=bool(documents))
     found = {**window, **documents}
     if layout.context_parallel == 1:
-        if splits_for_context(told.text("sp")):
-            told.remark("sp", "no ranks share the sequence; say in cp how many do")
+        columns = (("sp", splits_for_context(told.text("sp"))), (EXCHANGE, says_exchange(told)))
+        for column in (column for column, is_said in columns if is_said):
+            told.remark(column, "no ranks share the sequence; say in cp how many do")
         return found
     exchange, is_assumed = context_exchange(
         told,

@@ -26,6 +26,8 @@ from simulator.domain.choices import ContextExchange
 from simulator.domain.model import ModelShape
 from simulator.errors import InputError, Problem
 
+EXCHANGE = "cp_comm_type"
+"""Column that says how context-parallel ranks exchange, by the name of Megatron Core's option."""
 _DEGREE = r"(?:[- ]attention)?(?:[- ]degree)?[ =:]*\d*"
 _TIMES = r" *(?:x|\N{MULTIPLICATION SIGN}|\*|\+|&|/|and|with|over) *"
 _CONTEXT = r"(?:cp|context[- ]parallel(?:ism)?)"
@@ -180,6 +182,11 @@ def splits_sequence_only(written: str) -> bool:
     return bool(_SEQUENCE_ONLY.search(written))
 
 
+def says_exchange(told: Told) -> bool:
+    """Returns whether the column of the exchange of context-parallel ranks says something."""
+    return told.text(EXCHANGE).lower() not in NOTHING_SAID
+
+
 def context_exchange(
     told: Told, habits: Habits, *, has_window: bool, splits_heads: bool
 ) -> tuple[ContextExchange, bool]:
@@ -195,12 +202,12 @@ def context_exchange(
     Raises:
         InputError: the column says something else.
     """
-    column = told.text("cp_comm_type")
-    if column.lower() not in NOTHING_SAID:
-        if found := _exchange(f"cp_comm_type={column}"):
+    column = told.text(EXCHANGE)
+    if says_exchange(told):
+        if found := _exchange(f"{EXCHANGE}={column}"):
             return _meant_under(habits, found, column), False
         rule = "is not understood; write p2p, all_gather, gathered_ring, a2a or a2a+p2p, or leave it empty"
-        raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
+        raise InputError([Problem(path=EXCHANGE, value=shown(column), rule=rule)])
     written = told.text("sp")
     scheme: ContextExchange | None = "ring" if _RING.search(written) else None
     if found := _exchange(written) or ("all_to_all" if _BY_HEADS.search(written) else scheme):

@@ -138,6 +138,17 @@ class TestContextParallelism:
     ) -> None:
         row = simulated_row(tmp_path, {**self.LONG, **changes})
         assert job_of(row).workload.context_exchange == exchange
+
+    @pytest.mark.parametrize(
+        ("cp", "written", "is_remarked"),
+        [("", "a2a", True), (1, "p2p", True), (1, "n/a", False), (4, "p2p", False)],
+    )
+    def test_an_exchange_without_ranks_that_share_a_sequence_is_remarked(
+        self, tmp_path: Path, cp: object, written: str, *, is_remarked: bool
+    ) -> None:
+        row = simulated_row(tmp_path, {**self.LONG, "tp": 4, "cp": cp, "cp_comm_type": written})
+        meaning = f"cp_comm_type = '{written}': no ranks share the sequence; say in cp how many do"
+        assert (meaning in row["remarks"].splitlines()) is is_remarked
         assert "context_exchange" not in row["assumed"]
 
     @pytest.mark.parametrize(
