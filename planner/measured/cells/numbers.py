@@ -99,7 +99,7 @@ _OWN_NAMES: Mapping[str, str] = {
 _OF_ALL = re.compile(r"(\d{1,6})\s*(?:of|/|out of)\s*(\d{1,6})")
 """Experts of a token among all: `8 of 256`."""
 _BESIDE_SHARED = re.compile(
-    r"(\d{1,6}[a-z ]*?)\s*(?:(?:\+|,|and|plus)\s*\d{0,2}\s*shared\b[a-z ]*|\+\s*\d{1,2})", re.IGNORECASE
+    r"(\d{1,6}[a-z ]*?)\s*(?:(?:\+|,|and|plus)\s*(\d{0,2})\s*shared\b[a-z ]*|\+\s*(\d{1,2}))", re.IGNORECASE
 )
 """Routed experts, and shared ones, which have a column of their own: `256 routed + 1 shared`, `256+1`."""
 _NOT_USED = re.compile("no|off|false|disabled|dense", re.IGNORECASE)
@@ -146,13 +146,10 @@ def number_in(column: str, cell: str, *, may_be_0: bool) -> Number | None:
     return _with_words(column, cell)
 
 
-def shared_experts_in(cell: str) -> int:
+def shared_experts_in(column: str, cell: str) -> int:
     """Returns how many shared experts a cell lists with the routed ones: 1 of `256 routed + 1 shared`, 0 of `256`."""
-    beside = _BESIDE_SHARED.fullmatch(_plain(cell))
-    if beside is None:
-        return 0
-    said = re.search(r"\d+", cell[beside.end(1) :])
-    return int(said[0]) if said else 1
+    beside = _BESIDE_SHARED.fullmatch(_plain(_without_name(column, cell)))
+    return int(beside[2] or beside[3] or 1) if beside else 0
 
 
 def has_decimal_comma(cell: str) -> bool:

@@ -181,7 +181,7 @@ def expert_cells(told: Told, known: ModelShape | None, ffn_hidden_size: int) -> 
 def _shared_width(told: Told, known: int | None, width: int) -> int:
     """Returns the width of all shared experts, each as wide as a routed one where the row gives their number alone."""
     given = told.or_known("shared_expert_ffn", known)
-    beside = ((column, shared_experts_in(told.text(column))) for column in ("experts", "topk"))
+    beside = ((column, shared_experts_in(column, told.text(column))) for column in ("experts", "topk"))
     column, num_shared = max(beside, key=itemgetter(1))
     if num_shared and not known and "shared_expert_ffn" not in told.cells.numbers:
         told.remark(column, f"the shared ones are taken as {num_shared} x {width}; give shared_expert_ffn")

@@ -138,6 +138,7 @@ class TestContextParallelism:
     ) -> None:
         row = simulated_row(tmp_path, {**self.LONG, **changes})
         assert job_of(row).workload.context_exchange == exchange
+        assert "context_exchange" not in row["assumed"]
 
     @pytest.mark.parametrize(
         ("cp", "written", "is_remarked"),
@@ -149,7 +150,6 @@ class TestContextParallelism:
         row = simulated_row(tmp_path, {**self.LONG, "tp": 4, "cp": cp, "cp_comm_type": written})
         meaning = f"cp_comm_type = '{written}': no ranks share the sequence; say in cp how many do"
         assert (meaning in row["remarks"].splitlines()) is is_remarked
-        assert "context_exchange" not in row["assumed"]
 
     @pytest.mark.parametrize(
         ("changes", "exchange"),

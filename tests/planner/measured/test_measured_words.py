@@ -1038,6 +1038,7 @@ class TestNumbers:
             ({"experts": "16 + 1 shared"}, "512"),
             ({"experts": "16 routed, 2 shared experts"}, "1024"),
             ({"topk": "2+1"}, "512"),
+            ({"topk": "top-2 + 2 shared"}, "1024"),
             ({"experts": "16 + 1 shared", "shared_expert_ffn": 2048}, "2048"),
             ({"experts": "16 + 1 shared", "shared_expert_ffn": 0}, "0"),
             ({"experts": 16}, "0"),
