@@ -179,7 +179,7 @@ def _in_turn(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> tuple[flo
     num_forwards = shape.num_micro_batches * v
     n, num_left = shape.group_size, shape.num_micro_batches % shape.group_size
     num_held = min(2 * (p - 1 - stage) + (v - 1) * n + 1, num_forwards)
-    num_rounds = min(num_held // (n * v), shape.num_micro_batches // n)
+    num_rounds = num_held // (n * v)
     own_round = n if num_rounds < shape.num_micro_batches // n else num_left
     held = 0.0
     for place in range(v):

@@ -48,6 +48,15 @@ class TestActivations:
         found = activations_of(PLAIN, plan_of(tensor=t, micro_batch=B))
         assert found.kept_bytes == pytest.approx(LAYERS * SBH * (10 - 2 + 24 / t + SCORES / t), rel=1e-12)
 
+    @pytest.mark.parametrize(("precision", "product"), [(Precision.BF16, 2), (Precision.FP8, 1)])
+    def test_gates_of_the_attention_output_are_kept_with_the_gated_output(
+        self, precision: Precision, product: int
+    ) -> None:
+        gated = UNFUSED.model_copy(update={"model": changed(gpt(), has_output_gate=True)})
+        plan = plan_of(tensor=4, micro_batch=B, precision=precision)
+        with_gates, without = (activations_of(workload, plan).kept_bytes for workload in (gated, UNFUSED))
+        assert with_gates - without == pytest.approx(LAYERS * SBH / 4 * (2 + product), rel=1e-12)
+
     @pytest.mark.parametrize(("block", "num_kept"), [("one_norm", 2), ("two_norms", 3)])
     def test_blocks_side_by_side_keep_one_input_of_their_norms_and_one_output_of_each(
         self, block: str, num_kept: int
