@@ -152,6 +152,23 @@ class TestDocuments:
         shape = shape_of(4096, documents=Documents(lengths_tokens=(4096,)))
         assert over_mean(shape, 8) == pytest.approx(1.0)
 
+    @pytest.mark.parametrize(
+        ("length", "window", "keys_ahead"),
+        [
+            # 16 pieces of 256 tokens in one document: the i-th has 256 i ahead, or all that its window shows.
+            (4096, None, 256 * 15 / 2),
+            (4096, 100, 100 * 15 / 16),
+            (256, None, 0),  # each piece is a document
+            (512, None, 128),  # every other piece has one ahead
+        ],
+    )
+    def test_pieces_read_their_own_keys_and_those_ahead_in_their_document(
+        self, length: int, window: int | None, keys_ahead: float
+    ) -> None:
+        kind = SlidingWindow(window_tokens=window) if window else None
+        shape = shape_of(4096, kind, Documents(lengths_tokens=(length,)))
+        assert slowest(shape, 8).key_visits == pytest.approx(1 + keys_ahead / 256)
+
     def test_very_many_documents_are_drawn_from_fewer_sequences(self) -> None:
         found = over_mean(shape_of(2**20, documents=Documents(mean_tokens=20)), 2)
         assert found == pytest.approx(1.0, abs=0.03)

@@ -13,7 +13,7 @@ from simulator.domain.lora import Lora
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan, Schedule
 from simulator.domain.workload import Workload
-from simulator.layers.input_gradients import entered_in_layer
+from simulator.layers.input_gradients import entered_in_layer, entered_in_output
 from simulator.layers.layer_costs import dense_layer, expert_layer
 from simulator.layers.model_ends import output_layer
 from simulator.layers.part_times import PartTimes
@@ -212,6 +212,17 @@ def test_both_depths_have_products_that_are_apart(separate: str, is_beside: bool
     )
     step = plan_step(job_of(workload), plan_of(tensor=8, data=2))
     assert step.step_time_s == pytest.approx(float(step.fast.step_time_s[0]), rel=0.005)
+
+
+@pytest.mark.parametrize("has_sequence_parallel", [True, False])
+def test_the_output_layer_gathers_the_residual_stream_once_more(*, has_sequence_parallel: bool) -> None:
+    workload = changed(training("llama-3.1-8b"), has_sequence_parallel=has_sequence_parallel)
+    rank = rank_of(workload, plan_of(tensor=4))
+    entered = entered_in_output(rank)
+    num_bytes = 2 * 4096 * 4096 * has_sequence_parallel
+    assert entered.gathered_bytes[0] == num_bytes
+    gather_s = all_gather_s(num_bytes=np.array([float(num_bytes)]), **rank.tensor_group)
+    assert entered.gather_s[0] == pytest.approx(gather_s[0] if has_sequence_parallel else 0.0)
 
 
 def test_the_output_layer_hides_it_too_and_shared_experts_do() -> None:

@@ -76,6 +76,20 @@ class TestCompute:
         assert normed.forward_s - others.forward_s == pytest.approx(2 * pass_s + 2 * constants.launch_s)
         assert normed.backward_s - others.backward_s == pytest.approx(3 * pass_s + 4 * constants.launch_s)
 
+    def test_norms_of_32_bit_inputs_copy_these_and_their_gradients(self) -> None:
+        plain, plan = training("llama-3.1-8b"), plan_of(recompute=Recompute.FULL)
+        cast = plain.model_copy(update={"checkpoints_norms": True})
+        casts, others = (dense_layer(rank_of(plan, workload)) for workload in (cast, plain))
+        constants = rank_of(plan, plain).kernels
+        value_s = (
+            2 * 4096 * 4096 / (3.35e12 * constants.memory_fraction)
+        )  # a byte for each value of two norms
+        forward_s, backward_s = casts.forward_s - others.forward_s, casts.backward_s - others.backward_s
+        # 2 bytes are read and 4 written, of which the norm reads 2 more; a copy is a kernel more.
+        assert forward_s == pytest.approx((6 + 2) * value_s + 2 * constants.launch_s)
+        # The layer goes forward again. Norms read their input in 32 bits and write its gradient so, which is cast back.
+        assert backward_s - forward_s == pytest.approx((6 + 2 + 2) * value_s + 4 * constants.launch_s)
+
     @pytest.mark.parametrize(
         ("is_gated", "is_fused", "backward_per_forward"),
         # Llama 3 8B: 10 h + 2 (a + g) d + 3 f values forward, 12 h + 2 (a + g) d + 5 f backward.

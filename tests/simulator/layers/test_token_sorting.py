@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.measure_experts import MEASURED_FILE, PAGE, experts_of, experts_sheet, read_experts
 from simulator.domain.blocks import MixtureOfExperts
+from simulator.domain.hardware import Precision
 from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
@@ -87,6 +88,22 @@ def test_ranks_that_share_experts_order_what_any_of_them_receives() -> None:
     plan = plan_of(expert=4, data=4, tensor=2)
     whole, shared = (per_value(workload_of(expert_tensor_parallel=ranks), plan)[0] for ranks in (1, 2))
     assert shared - whole == pytest.approx(4 * FORWARD.order / 2)
+
+
+@pytest.mark.parametrize(("precision", "num_bytes"), [(Precision.BF16, 0), (Precision.FP8, 4 * 4 * 2)])
+@pytest.mark.parametrize("is_fused", [True, False])
+def test_products_of_each_expert_in_8_bits_pad_its_rows_and_take_the_padding_away(
+    precision: Precision, num_bytes: int, *, is_fused: bool
+) -> None:
+    # Each of 4 copies is read and written twice, in 16 bits.
+    padded, filled = (
+        per_value(
+            workload_of(expert_products="separate", fills_expert_rows=fills, has_fused_operators=is_fused),
+            plan_of(precision=precision),
+        )
+        for fills in (False, True)
+    )
+    assert np.subtract(padded, filled) == pytest.approx((num_bytes, num_bytes))
 
 
 def test_fused_operators_move_a_fraction_of_it() -> None:

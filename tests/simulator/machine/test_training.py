@@ -271,6 +271,9 @@ class TestOlderSoftware:
         assert eager_bytes(rank_of(normed), 14_336.0) == pytest.approx(
             rank.tokens * (610_304 + 36 * 40 * 128)
         )
+        gated = separate.model_copy(update={"model": llama.model_copy(update={"has_output_gate": True})})
+        # A sigmoid, and a product with the 4,096 values of the core.
+        assert eager_bytes(rank_of(gated), 14_336.0) == pytest.approx(rank.tokens * (610_304 + 10 * 4096))
         assert (is_counted(rank), is_counted(rank_of(training(llama)))) == (True, False)
 
     def test_a_vocabulary_that_is_not_aligned_slows_the_output_layer(self) -> None:
