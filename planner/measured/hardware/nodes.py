@@ -16,7 +16,6 @@ from planner.measured.hardware.machine_names import machine_of
 from planner.measured.hardware.network_names import Network, network_of
 from simulator import catalog
 from simulator.domain.hardware import Node
-from simulator.errors import InputError, Problem
 
 _BARE_H100 = re.compile(r"(nvidia )?h100s?( gpus?)?", re.IGNORECASE)
 """Nothing of memory or form. The H100 of torchtitan's own tables have 96 GB of HBM2e and a limit of 500 W, which they say in
@@ -74,13 +73,12 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
     """Returns the node of a row.
 
     Raises:
-        InputError: nodes of the written size do not make up the run, or no such link domain exists.
+        InputError: no such link domain exists.
     """
     node, given = catalog.default_node(accelerator), cells.count("gpus_per_node")
     exceeds = given is not None and given > node.num_accelerators and given > _widest_node(node)
     gpus = node.num_accelerators if exceeds or given is None else given
     num_gpus = cells.count("n_gpus") or gpus
-    _check_whole_nodes(num_gpus, None if exceeds else given)
     network = network_of(_links_of(cells, accelerator), accelerator, gpus_per_node=gpus)
     named = link_domain_of(cells.text.get("gpu", "")[:LONGEST_NAME])
     usual_domain = given if given in _domains(node) else _usual_domain(node, gpus)
@@ -105,7 +103,9 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
         link_domain_size=domain,
         assumed=tuple(column for column, is_told in columns.items() if not is_told),
         is_network_understood=network.is_understood,
-        node_remark=_odd_size(node, domain) if is_odd else "",
+        node_remark=_odd_size(node, domain)
+        if is_odd
+        else _part_of_a_node(num_gpus, None if exceeds else given),
         network_remark="; ".join(
             filter(None, [network.link_remark, network.remark if num_gpus > domain else ""])
         ),
@@ -145,11 +145,10 @@ def _odd_size(node: Node, domain: int) -> str:
     )
 
 
-def _check_whole_nodes(num_gpus: int, gpus_per_node: int | None) -> None:
-    """Refuses nodes that do not add up to the run; a run within one node may leave some of it idle."""
-    if gpus_per_node and num_gpus > gpus_per_node and num_gpus % gpus_per_node:
-        rule = f"must divide n_gpus ({num_gpus}); leave it empty for the usual node of the accelerator"
-        raise InputError([Problem(path="gpus_per_node", value=str(gpus_per_node), rule=rule)])
+def _part_of_a_node(num_gpus: int, given: int | None) -> str:
+    """Returns that nodes of the written size do not make up the run; one within a node may leave some of it idle."""
+    rest = num_gpus % given if given and num_gpus > given else 0
+    return f"does not divide n_gpus ({num_gpus}): the last node is taken to run on {rest}" if rest else ""
 
 
 def _usual_domain(node: Node, gpus: int) -> int:

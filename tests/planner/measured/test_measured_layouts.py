@@ -205,6 +205,20 @@ class TestLayout:
         assert ("gpus_per_node" in row["assumed"].split()) is is_odd
         assert ("nor a link domain of it" in row["remarks"]) is is_odd
 
+    @pytest.mark.parametrize(("num_gpus", "rest"), [(12, 4), (20, 4), (23, 7), (16, 0), (6, 0)])
+    def test_nodes_that_do_not_make_up_a_run_are_filled_as_usual_ones(
+        self, tmp_path: Path, num_gpus: int, rest: int
+    ) -> None:
+        told = {"gpu": "H100", "n_gpus": num_gpus, "tp": 1, "pp": 1, "global_batch": num_gpus}
+        given, usual = (row_of(tmp_path, gpus_per_node=size, **told) for size in (8, ""))
+        assert given["num_accelerators"] == "8"
+        told_apart = {"assumed", "remarks"}
+        assert {name: given[name] for name in given.keys() - told_apart} == {
+            name: usual[name] for name in usual.keys() - told_apart
+        }
+        meaning = f"does not divide n_gpus ({num_gpus}): the last node is taken to run on {rest}"
+        assert (meaning in given["remarks"]) is (rest > 0)
+
     @pytest.mark.parametrize(
         ("cells", "group_size", "remark"),
         [

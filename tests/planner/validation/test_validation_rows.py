@@ -411,7 +411,6 @@ class TestRows:
             ({"gpu": "A100-80GB", "precision": "fp8"}, "a100-sxm4-80gb has only fp16, bf16"),
             ({"usable": "no"}, "marked as unusable"),
             ({"interconnect": "NVL72"}, "h100-sxm5-80gb does not have: at most 8 share a scale-up link"),
-            ({"n_gpus": 64, "gpus_per_node": 5}, "gpus_per_node = 5: must divide n_gpus (64)"),
         ],
     )
     def test_what_cannot_be_modelled_stays_in_the_list_with_its_reason(
