@@ -49,6 +49,7 @@ def reason_of(folder: Path, **cells: object) -> str:
         ("Qwen/Qwen3-VL-8B-Instruct", "qwen3-vl-8b"),
         ("Qwen2.5-VL 7B", "qwen2.5-vl-7b"),
         ("google/gemma-3-27b-it", "gemma-3-27b"),
+        ("Llama4-Scout-17B-16E", "llama-4-scout"),
         ("Llama 4 Maverick", "llama-4-maverick"),
         ("Qwen3.5-35B-A3B", "qwen3.5-35b-a3b"),
         ("Kimi K2.5", "kimi-k2.5"),

@@ -120,6 +120,7 @@ def read(model_type: str, vision: object, **others: object) -> ModelShape:
 
 FILES: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("gemma-3-27b", "gemma3", SIGLIP, {"mm_tokens_per_image": 256}),
+    ("llama-4-scout", "llama4", LLAMA_4, {}),
     ("llama-4-maverick", "llama4", LLAMA_4, {}),
     ("qwen3.5-397b-a17b", "qwen3_5_moe", {**QWEN_3, "deepstack_visual_indexes": []}, {}),
     ("qwen2.5-vl-7b", "qwen2_5_vl", QWEN_2_5, {}),
