@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 from constraints.divisors import divisors
+from constraints.exchanges import can_exchange
 from constraints.feasibility import exact_solver, minimal_conflict, sufficient_conflict
 from constraints.lattice import contexts, experts, listed_cuts, pipelines
 from constraints.layout import recomputes_encoder, shared_vision, split_heads
 from constraints.reach import cuts, most_accelerators, most_sequences, tensors
+from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
-from simulator.domain.linear_attention import LinearAttention
+from simulator.domain.muon import LAST_ZERO_STAGE
 from simulator.domain.offer import Offer
 from simulator.domain.plan import SPLIT_BACKWARD, TO_AND_FRO, Recompute, Schedule
 from simulator.layout.casts import computes_in
+from simulator.layout.expert_ranks import expert_parts
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -40,9 +44,11 @@ DEGREE_RULE_NAMES = (
     "context_exchange",
     "experts",
     "number_format",
+    "shard_groups",
+    "whole_matrices",
 )
 """Rules of layouts on degrees and on the schedule, in the order in which reports name them. Rules of checkpoint schemes are
-left out because they choose no degrees; groups of `shard_ranks` are not chosen here."""
+left out because they choose no degrees. Of ZeRO stage, number format and shard groups, some listed choice must keep a rule."""
 FURTHEST = 2 * 10**9
 """No number of accelerators or sequences that is searched, and no difference of two, is larger."""
 
@@ -206,6 +212,9 @@ class _Model:
         self._add_sequence_rule()
         self._add_context_rule()
         self._add_expert_rule()
+        self._add_shard_rule()
+        if self.job.workload.muon and not _can_update_matrices(self.job):
+            self.model.add_bool_and(~self.keeps["whole_matrices"])
         batch = self.job.workload.global_batch_size
         self.model.add(self.batch == batch).only_enforce_if(self.keeps["batch"])
 
@@ -315,7 +324,7 @@ class _Model:
 
     def _add_context_rule(self) -> None:
         rows = [
-            (index, t, c, int(_can_exchange(self.job, offer, t, c)))
+            (index, t, c, int(can_exchange(self.job, offer, t, c)))
             for index, offer in enumerate(self.job.offers)
             for t in tensors(self.job)
             for c in contexts(self.job)
@@ -340,34 +349,26 @@ class _Model:
         self.model.add_modulo_equality(remainder, mixture.num_experts, self.expert)
         self.model.add(remainder == 0).only_enforce_if(self.keeps["experts"])
 
-
-def _can_exchange(job: Job, offer: Offer, tensor: int, context: int) -> bool:
-    """Whether ranks that exchange heads have whole heads, and no window rules out a ring."""
-    workload, model = job.workload, job.workload.model
-    if not _can_exchange_linear(model.linear_attention, tensor, context):
-        return False
-    if model.compressed_attention and context > 1:
-        return False
-    near = min(context, max(1, offer.node.link_domain_size // tensor))
-    exchanged = {"all_to_all": context, "hybrid": near}.get(workload.chosen_exchange, 1)
-    has_ring = context > exchanged and workload.chosen_exchange != "all_gather"
-    if has_ring and model.sliding_window:
-        return False
-    kv_heads = split_heads(model)
-    splits = model.num_heads % (tensor * exchanged) == 0 and kv_heads % (tensor * exchanged) == 0
-    return exchanged == 1 or (splits and context % exchanged == 0)
-
-
-def _can_exchange_linear(linear: LinearAttention | None, tensor: int, context: int) -> bool:
-    """Whether ranks can exchange heads of linear attention, of Mamba-2 with copies of the same keys if need be."""
-    if linear is None:
-        return True
-    if linear.num_heads % (tensor * context):
-        return False
-    if linear.kind != "mamba-2":
-        return linear.num_key_heads % (tensor * context) == 0
-    keys = max(1, linear.num_key_heads // tensor)
-    return max(keys, context) % min(keys, context) == 0
+    def _add_shard_rule(self) -> None:
+        """Groups of the ranks of a node, where the job lists nothing else: see `constraints.layout`."""
+        search, offers = self.job.search, self.job.offers
+        if False in search.hybrid_sharding:
+            return
+        rows = []
+        for index, t, c, e in product(
+            range(len(offers)), tensors(self.job), contexts(self.job), experts(self.job)
+        ):
+            z, holders = offers[index].node.num_accelerators // t or 1, e * expert_parts(self.job.workload)
+            is_whole = z % c == 0 and max(z * t, holders) % min(z * t, holders) == 0
+            rows.append((index, t, c, e, z, int(is_whole and max(search.searched_zero_stages) > 0)))
+        group = self.model.new_int_var(1, max(row[4] for row in rows), "z")
+        is_kept = self.model.new_bool_var("groups are whole")
+        choices = [self.offer, self.tensor, self.context, self.expert, group, is_kept]
+        self.model.add_allowed_assignments(choices, rows)
+        self.model.add_implication(self.keeps["shard_groups"], is_kept)
+        ranks = self.model.new_int_var(1, most_accelerators(self.job), "ranks with the same shards of layers")
+        self.model.add_multiplication_equality(ranks, (self.replicas, self.context))
+        self._add_divides(group, ranks, [self.keeps["shard_groups"]])
 
 
 def _can_run(schedule: Schedule, pipeline: int, virtual: int) -> bool:
@@ -382,3 +383,14 @@ def _can_split_backward(job: Job) -> bool:
     if recomputes_encoder(job.workload):
         return False
     return not keeping.isdisjoint(job.search.recompute) and min(job.search.searched_zero_stages) <= 1
+
+
+def _can_update_matrices(job: Job) -> bool:
+    """Whether any listed choices keep matrices whole for Muon."""
+    search = job.search
+    is_fp16 = set(job.workload.precisions) == {Precision.FP16}
+    return (
+        min(search.searched_zero_stages) <= LAST_ZERO_STAGE
+        and False in search.hybrid_sharding
+        and not is_fp16
+    )

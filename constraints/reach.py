@@ -27,10 +27,12 @@ def most_accelerators(job: Job) -> int:
     stages = min((p for p, _ in cuts(job)), default=1)
     holders = min(experts(job)) * job.workload.expert_tensor_parallel
     ranks = stages * math.lcm(min(tensors(job)) * min(contexts(job)), holders)
-    offers = job.offers
+    sizes = [offer.node.num_accelerators for offer in job.offers]
+    if False not in job.search.hybrid_sharding:  # every stage has whole nodes
+        ranks *= math.lcm(*sizes)
     return REACH * max(
-        *(offer.num_gpus.max for offer in offers),
-        *(math.lcm(ranks, offer.node.num_accelerators) for offer in offers),
+        *(offer.num_gpus.max for offer in job.offers),
+        *(math.lcm(ranks, size) for size in sizes),
     )
 
 

@@ -22,6 +22,8 @@ SEVERAL = {"pipeline_parallel": [2, 3, 4, 8, 12], "tensor_parallel": [1, 2], "co
 B200_RENTED = {**H100_RENTED, "accelerator": "b200-sxm-180gb"}
 SCALED_BY_BLOCK = {"precisions": ["fp8"], "fp8_recipe": "mxfp8"}
 FEW = {"pipeline_parallel": [1, 2], "context_parallel": [1]}
+BY_NODES = {"hybrid_sharding": [True]}
+ALONE_IN_STAGES = {"tensor_parallel": [1], "pipeline_parallel": [1]}
 
 
 def two_groups(kind: str) -> dict[str, object]:
@@ -84,11 +86,15 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(workload=SEEING, search={"tensor_parallel": [1, 2, 4, 8, 16]}),
         job_with(workload=ALONE, search={"tensor_parallel": [1, 2, 4, 8, 16]}),
         job_with(workload=AGAIN, search={"pipeline_schedules": ["1f1b", "zb_h1"], **SEVERAL}),
+        job_with(H100_RENTED, A100_RENTED, search={**BY_NODES, "context_parallel": [1, 2, 4], "zero_stages": [3]}),
+        job_with(workload=MIXTURE, search={**BY_NODES, "zero_stages": [1], "tensor_parallel": [1, 2, 3], **FEW}),
+        job_with(search={"hybrid_sharding": [True, False], "zero_stages": [3]}),
     ],
     ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "heads",
          "windows", "pairs", "groups", "groups and pairs", "pairs alone", "to and fro", "chunks for one schedule",
          "schedules without groups", "weight gradients", "scales of blocks", "linear attention", "delta rule",
-         "compressed tokens", "heads of an encoder", "a replicated encoder", "a recomputed encoder"],
+         "compressed tokens", "heads of an encoder", "a replicated encoder", "a recomputed encoder", "shard groups",
+         "shard groups of experts", "with and without shard groups"],
 )  # fmt: skip
 def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
     listed = listed_degrees(job)
@@ -134,6 +140,17 @@ def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> N
         # Three sequences are no micro-batch of eight, and sixteen ranks no shares of eight experts.
         (exactly(8), {"global_batch_size": 3}, {"micro_batch_sizes": [8]}, ("batch",)),
         (exactly(8), MIXTURE, {"expert_parallel": [16]}, ("experts",)),
+        # 24 replicas do not divide 64 sequences, but no number of them updates whole matrices under ZeRO-3, or in fp16.
+        (exactly(24), {"muon": {}}, {**ALONE_IN_STAGES, "zero_stages": [3]}, ("whole_matrices",)),
+        (exactly(24), {"muon": {}, "precisions": ["fp16"]}, ALONE_IN_STAGES, ("whole_matrices",)),
+        (exactly(24), {"muon": {}}, {**ALONE_IN_STAGES, "hybrid_sharding": [True]}, ("whole_matrices",)),
+        (exactly(24), {}, {**ALONE_IN_STAGES, "hybrid_sharding": [True], "zero_stages": [0]}, ("shard_groups",)),
+        # Three ranks of a sequence have no part in groups of eight.
+        (exactly(24), {"sequence_length": 12_288}, {"tensor_parallel": [1], "context_parallel": [3], "pipeline_parallel": [1],
+                                                    "hybrid_sharding": [True]}, ("shard_groups",)),
+        # Eight stages of a group of eight ranks each take 64.
+        (exactly(32), {}, {"tensor_parallel": [1], "pipeline_parallel": [8], "hybrid_sharding": [True]},
+         ("gpu_range", "shard_groups")),
         # Eight experts on sixteen ranks each take 128.
         (exactly(32), {**MIXTURE, "expert_tensor_parallel": 16}, {"expert_parallel": [8]}, ("gpu_range", "experts")),
     ],
@@ -179,6 +196,12 @@ def test_the_nearest_cluster_and_batch_have_layouts_and_none_is_nearer() -> None
 def test_the_nearest_cluster_may_be_many_times_what_is_on_offer() -> None:
     job = job_with(exactly(8), search={"tensor_parallel": [8], "pipeline_parallel": [4]})
     assert nearest_layout(job).num_gpus == 32
+
+
+def test_the_nearest_cluster_holds_whole_shard_groups() -> None:
+    search = {"tensor_parallel": [1], "pipeline_parallel": [8], "hybrid_sharding": [True]}
+    for num_gpus in (8, 32):  # 8 stages, and on each a group of the 8 ranks of a node
+        assert nearest_layout(job_with(exactly(num_gpus), search=search)).num_gpus == 64
 
 
 def test_what_does_not_help_is_not_proposed() -> None:
