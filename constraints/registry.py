@@ -135,7 +135,7 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
     "shard_groups": _about(
         "c | z, z | D c and zero_stage >= 1, where z is given; with experts z t | e t_e or e t_e | z t",
         "HSDP: Zhao et al., arXiv 2304.11277, section 3.2.2: every shard group holds a whole copy",
-        "shard_ranks, data_parallel or context_parallel",
+        "shard_ranks (search.hybrid_sharding), zero_stage, data_parallel or context_parallel",
     ),
     "whole_matrices": _about(
         "zero_stage <= 1, no z and no fp16, where workload.muon is given",

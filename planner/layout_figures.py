@@ -78,6 +78,8 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
             "num_experts": model.experts.num_experts if model.experts else 0,
             "expert_tensor_parallel": workload.expert_tensor_parallel,
         },
+        "shard_groups": {"expert_tensor_parallel": workload.expert_tensor_parallel} if model.experts else {},
+        "live_replica": {"expert_tensor_parallel": workload.expert_tensor_parallel} if model.experts else {},
         "number_format": {"accelerator": offer.accelerator.id},
         "peer_memory": {
             "gpus_per_node": offer.node.num_accelerators,
@@ -85,7 +87,8 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
         },
         "server_memory": {"checkpointing.num_servers": job.checkpointing.num_servers or 0},
     }
-    of_plan: Figures = {each: getattr(plan, each) for each in _PLAN_FIGURES[name]}
+    of_experts = _EXPERT_FIGURES.get(name, ()) if model.experts else ()
+    of_plan: Figures = {each: getattr(plan, each) for each in (*_PLAN_FIGURES[name], *of_experts)}
     return {each: figure for each, figure in of_plan.items() if figure is not None} | of_job.get(name, {})
 
 
@@ -120,7 +123,7 @@ _PLAN_FIGURES = {
     "experts": ("expert_parallel", "tensor_parallel", "context_parallel", "data_parallel"),
     "number_format": ("precision",),
     "recomputed_layers": ("recompute_num_layers", "recompute", "pipeline_parallel", "virtual_pipeline"),
-    "shard_groups": ("shard_ranks", "context_parallel", "data_parallel"),
+    "shard_groups": ("shard_ranks", "context_parallel", "data_parallel", "zero_stage"),
     "whole_matrices": ("zero_stage", "shard_ranks", "precision"),
     "peer_memory": ("checkpoint_scheme", "num_gpus"),
     "live_replica": ("checkpoint_scheme", "data_parallel", "zero_stage", "shard_ranks", "expert_parallel"),
@@ -128,6 +131,11 @@ _PLAN_FIGURES = {
     "server_memory": ("checkpoint_scheme",),
 }
 """The decisions that each rule compares."""
+_EXPERT_FIGURES = {
+    "shard_groups": ("tensor_parallel", "expert_parallel"),
+    "live_replica": ("context_parallel", "tensor_parallel"),
+}
+"""Further decisions that a rule compares for models with experts."""
 
 
 def nearest(job: Job, plan: Plan, rule: LayoutRule) -> tuple[int, ...]:
