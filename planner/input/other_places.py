@@ -27,6 +27,7 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
     "mtbf_h": "reliability.gpu_hours_per_failure",
     "mtbf_hours": "reliability.gpu_hours_per_failure",
     "mtbf_s": "reliability.gpu_hours_per_failure",
+    "num_spare_nodes": "search.with_spares",
     "pipeline_model_parallel_size": "search.pipeline_parallel",
     "power_cap": "search.power_caps",
     "power_limit_w": "limits.power_w",
@@ -34,6 +35,9 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
     "precision": "workload.precisions",
     "pue": "site.power_usage_effectiveness",
     "scheme": "search.checkpoint_schemes",
+    "schemes": "search.checkpoint_schemes",
+    "spare_nodes": "search.with_spares",
+    "spares": "search.with_spares",
     "tensor_model_parallel_size": "search.tensor_parallel",
     "tp": "search.tensor_parallel",
     "virtual_pipeline_model_parallel_size": "search.virtual_pipeline",
@@ -41,6 +45,20 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
     "zero_stage": "search.zero_stages",
 }
 """Fields of a job by what Megatron-LM, plans and other people call them."""
+
+OTHER_VALUES: Final[Mapping[str, str]] = {
+    "down_proj": "linear_fc2",
+    "gate_proj": "linear_fc1",
+    "gate_up_proj": "linear_fc1",
+    "in_memory": "in_memory_peer",
+    "k_proj": "linear_qkv",
+    "o_proj": "linear_proj",
+    "q_proj": "linear_qkv",
+    "qkv_proj": "linear_qkv",
+    "up_proj": "linear_fc1",
+    "v_proj": "linear_qkv",
+}
+"""Choices by what PEFT and other people call them."""
 
 
 def other_place(name: str) -> str:
@@ -51,6 +69,17 @@ def other_place(name: str) -> str:
         ('workload.tokens', 'search.tensor_parallel', '')
     """
     return OTHER_NAMES.get(name.lower().replace("-", "_")) or " or ".join(_places().get(name, ()))
+
+
+def other_value(value: object, choices: str) -> str:
+    """Returns which of the choices, as a rule lists them, a value means under another name; empty if none is known.
+
+    Example:
+        >>> other_value("q_proj", "'linear_qkv' or 'linear_proj'"), other_value("q_proj", "'bf16' or 'fp8'")
+        ('linear_qkv', '')
+    """
+    meant = OTHER_VALUES.get(value.lower().replace("-", "_"), "") if isinstance(value, str) else ""
+    return meant if f"'{meant}'" in choices else ""
 
 
 @cache

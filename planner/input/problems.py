@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from planner.input.number_text import way_out
-from planner.input.other_places import other_place
+from planner.input.other_places import other_place, other_value
 from planner.input.schema import Location, form_of, known_fields, model_at
 from planner.input.unit_text import grams_hint
 from simulator.argument_names import Argument
@@ -245,6 +245,12 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
         field = next((step for step in reversed(location) if isinstance(step, str)), "")
         limits = detail.get("ctx", {})
         way = way_out(detail["input"], field, is_whole=is_whole) if kind in _UNREADABLE else ""
+        if kind == "enum" and (meant := other_value(detail["input"], limits["expected"])):
+            way = (
+                f"; {detail['input']} is part of {meant} here"
+                if meant.startswith("linear_")
+                else f"; see {meant}"
+            )
         way += grams_hint(detail["input"], field, limits["le"]) if kind == "less_than_equal" else ""
         return _EMPTY if _is_empty_text(detail) else _RULES[kind].format(**limits) + way
     return detail["msg"]

@@ -40,7 +40,8 @@ class Lora(Record):
     rank: int = Field(gt=0, le=100_000)
     """Inner size of an adapter (r)."""
     targets: tuple[AdaptedProduct, ...] = Field(default=tuple(AdaptedProduct), min_length=1)
-    """Products that have one."""
+    """Products that have one: `linear_qkv` (PEFT: q_proj, k_proj, v_proj), `linear_proj` (o_proj), `linear_fc1` (gate_proj,
+    up_proj), `linear_fc2` (down_proj)."""
     exchanges_by_all_to_all: bool = False
     """Whether all-to-alls, instead of gathers, exchange the outputs of adapters of `linear_proj` and `linear_fc2` between
     tensor-parallel ranks (NeMo and Megatron-Bridge: `a2a_experimental`); needs sequence parallelism."""

@@ -33,6 +33,8 @@ def rule_of(override: str) -> str:
         ("workload.tensor_model_parallel_size=4", "search.tensor_parallel"),
         ("search.tp=[4]", "search.tensor_parallel"),
         ("checkpointing.scheme=async", "search.checkpoint_schemes"),
+        ("checkpointing.schemes=[async]", "search.checkpoint_schemes"),
+        ("offers[0].spare_nodes=8", "search.with_spares"),
         ("site.pue=1.1", "site.power_usage_effectiveness"),
         ("limits.memory_gb=60", "search.memory_headroom_fraction"),
         ("search.precision=[fp8]", "workload.precisions"),
@@ -44,6 +46,19 @@ def test_a_field_in_the_wrong_place_leads_to_the_right_one(override: str, place:
 
 def test_a_name_that_means_nothing_has_the_nearest_fields_of_its_place() -> None:
     assert rule_of("limits.budgets_usd=1") == "unknown field; nearest: budget_usd"
+
+
+@pytest.mark.parametrize(
+    ("override", "way"),
+    [
+        ("workload.lora={rank: 16, targets: [q_proj]}", "'linear_fc2'; q_proj is part of linear_qkv here"),
+        ("workload.lora={rank: 16, targets: [wings]}", "'linear_fc2'"),
+        ("search.checkpoint_schemes=[in_memory]", "'replica_ft'; see in_memory_peer"),
+        ("search.checkpoint_schemes=[q_proj]", "'replica_ft'"),
+    ],
+)
+def test_a_choice_under_another_name_leads_to_the_right_one(override: str, way: str) -> None:
+    assert rule_of(override).endswith(f" or {way}")
 
 
 @pytest.mark.parametrize("places", OTHER_NAMES.values())
