@@ -53,7 +53,8 @@ def show_sweep(sweep: Sweep, rows: list[Row], console: Console, *, is_whole: boo
         title(console, name)
         for part in side_by_side(console, lines, num_first=len(FIRST_COLUMNS)):
             grid(console, part)
-    notes = ["Each cell: the highest goodput over all intervals (%), and its interval (minutes)."]
+    cells = "Each cell: the highest goodput over all intervals (%), and its interval (minutes)."
+    notes = [f"{cells} Cost, energy, carbon: --output FILE.csv, --json."]
     if any(cell.endswith(ELSEWHERE) for _, lines in tables for line in lines for cell in line):
         notes.append(
             f"{ELSEWHERE} on the fastest layout that supports the scheme, which is not the fastest layout overall."

@@ -78,7 +78,8 @@ At every size
   16    gb200        40.0 %  never ends  30.00     1.0  20.00   -
   24    -            -       -           -              -       -
 
-  Each cell: the highest goodput over all intervals (%), and its interval (minutes).
+  Each cell: the highest goodput over all intervals (%), and its interval (minutes). Cost, energy,
+  carbon: --output FILE.csv, --json.
   * on the fastest layout that supports the scheme, which is not the fastest layout overall.
 """
 EMPTY = " at 32 GPUs, 40 GPUs, 48 GPUs, 56 GPUs, 64 GPUs, 72 GPUs, 80 GPUs, 88 GPUs, 96 GPUs, 104 GPUs, and 2 more;"
