@@ -21,7 +21,7 @@ MOST_VENDORS = 3
 def price_notes(job: Job) -> Iterator[str]:
     """Yields warnings about the prices on offer."""
     yield from dict.fromkeys(note for offer in job.offers for note in _far_off(offer))
-    yield from _unlike_vendors(job)
+    yield from _rents_of_catalog(job)
 
 
 def far_rent(accelerator: str, usd_per_gpu_hour: float) -> Iterator[str]:
@@ -54,11 +54,20 @@ def _far_off(offer: Offer) -> Iterator[str]:
         yield from far_node_price(offer.node.id, offer.purchase_usd_per_node.mid)
 
 
-def _unlike_vendors(job: Job) -> Iterator[str]:
+def _rents_of_catalog(job: Job) -> Iterator[str]:
+    """A note if rents are the catalogue's: where only one is, its range, else whether vendors differ in their ratio."""
+    rents = {offer.accelerator.id: rent for offer in job.offers if (rent := _rent_of_catalog(offer))}
+    if len(rents) > 1:
+        yield from _unlike_vendors({name: rent.mid for name, rent in rents.items()})
+    for name, rent in rents.items() if len(rents) == 1 else ():
+        yield (
+            f"The rent of {name}, {rent.mid:.3g} USD per GPU-hour ({rent.low:.3g} to {rent.high:.3g}), comes from the "
+            "catalogue: set rent_usd_per_gpu_hour to your quote."
+        )
+
+
+def _unlike_vendors(middle: Mapping[str, float]) -> Iterator[str]:
     """A note if the price ratio of accelerators at one vendor differs from that of their middle prices."""
-    middle = {offer.accelerator.id: rent.mid for offer in job.offers if (rent := _rent_of_catalog(offer))}
-    if len(middle) < 2:
-        return
     quotes = {name: catalog.vendor_rents(name) for name in middle}
     common = [
         vendor for vendor in next(iter(quotes.values())) if all(vendor in each for each in quotes.values())

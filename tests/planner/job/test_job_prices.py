@@ -186,6 +186,17 @@ class TestWhatToMind:
         notes = list(price_notes(job_with(*({**priced, "accelerator": name} for name in quotes))))
         assert ["at Acme" in note for note in notes] == [True] * is_unlike
 
+    @pytest.mark.parametrize("others", [(), (A100_RENTED,)])
+    def test_a_single_rent_of_the_catalogue_is_told_with_its_range(
+        self, others: tuple[dict[str, object], ...]
+    ) -> None:
+        # Oracle's list price, and 0.44 of it, are all that is known: `rents.csv`.
+        (note,) = price_notes(job_with({"accelerator": "gb200", "num_gpus": 64}, *others))
+        assert note == (
+            "The rent of gb200, 16 USD per GPU-hour (7.04 to 16), comes from the catalogue: set rent_usd_per_gpu_hour to "
+            "your quote."
+        )
+
     def test_prices_of_the_job_are_its_own(self) -> None:
         assert not list(price_notes(job_with(H100_RENTED, A100_RENTED)))
 
