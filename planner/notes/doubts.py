@@ -23,6 +23,6 @@ def doubts(design: Design | None, uncertainty: Uncertainty | None = None, notes:
         memory_doubt(design),
         sharding_doubt(design.plan, notes),
         step_time_doubt(design, uncertainty, notes) if uncertainty else "",
-        purchase_doubt(design),
+        purchase_doubt(design, notes),
     )
     return [doubt for doubt in found if doubt]

@@ -13,11 +13,11 @@ from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 
 
-def purchase_doubt(design: Design) -> str:
-    """Returns a warning about the cost of a design that is bought, to show at once; empty for a rented one."""
+def purchase_doubt(design: Design, notes: str) -> str:
+    """Returns a warning about the cost of a bought design, and the heading of the notes that say more; empty for a rented one."""
     if not is_bought(design):
         return ""
-    return "The cost is only the share of the purchase that this run uses up, not what is paid up front."
+    return f"The cost is only the share of the purchase that this run uses up, not what is paid up front ({notes})."
 
 
 def purchase_notes(job: Job, design: Design) -> list[str]:

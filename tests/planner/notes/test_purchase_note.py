@@ -9,6 +9,7 @@ import pytest
 from constraints.evaluation import evaluate
 from planner import simulate_plan
 from planner.notes.cautions import cautions_on_answer
+from planner.notes.doubts import doubts
 from planner.text import human
 from simulator.domain.plan import PlanTable
 from tests.support import H100_BOUGHT, H100_RENTED, job_with
@@ -89,3 +90,14 @@ def test_a_rented_design_beside_bought_ones_tells_what_these_take_at_once() -> N
 def test_a_front_that_is_rented_or_bought_as_a_whole_has_no_such_note() -> None:
     assert notes_of(H100_RENTED) == []
     assert [note.startswith("Buying takes") for note in notes_of(H100_BOUGHT)] == [True]
+
+
+def test_the_cost_of_a_bought_design_is_doubted_at_once_and_the_notes_are_named() -> None:
+    bought, rented = (
+        simulate_plan(job_with(offer), PLAN, with_sensitivities=False).design
+        for offer in (H100_BOUGHT, H100_RENTED)
+    )
+    doubt = "The cost is only the share of the purchase that this run uses up, not what is paid up front"
+    assert f"{doubt} (Notes)." in doubts(bought)
+    assert f"{doubt} (Before you rely on it)." in doubts(bought, notes="Before you rely on it")
+    assert not any(doubt in text for text in doubts(rented))
