@@ -14,7 +14,7 @@ from simulator.domain.plan import PlanTable
 
 
 def purchase_doubt(design: Design, notes: str) -> str:
-    """Returns a warning about the cost of a bought design, and the heading of the notes that say more; empty for a rented one."""
+    """Returns a warning about the cost of a bought design, with the heading of the notes on it; empty for a rented one."""
     if not is_bought(design):
         return ""
     return f"The cost is only the share of the purchase that this run uses up, not what is paid up front ({notes})."
