@@ -13,12 +13,17 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
     "carbon_intensity": "site.grid_kgco2e_per_kwh",
     "checkpoint_interval": "checkpointing.interval_s or checkpointing.interval_steps",
     "checkpoint_scheme": "search.checkpoint_schemes",
+    "clocks": "search.power_caps",
     "context_parallel_size": "search.context_parallel",
     "cp": "search.context_parallel",
+    "dtype": "workload.precisions",
+    "electricity_price": "site.electricity_usd_per_kwh",
     "ep": "search.expert_parallel",
     "expert_model_parallel_size": "search.expert_parallel",
     "expert_tensor_parallel_size": "workload.expert_tensor_parallel",
+    "failure_rate": "reliability.failures_per_1000_node_days or reliability.gpu_hours_per_failure",
     "grid_intensity": "site.grid_kgco2e_per_kwh",
+    "lifetime": "ownership.lifetime_years",
     "memory_gb": "search.memory_headroom_fraction",
     "memory_gib": "search.memory_headroom_fraction",
     "memory_headroom": "search.memory_headroom_fraction",
@@ -42,6 +47,8 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
     "tp": "search.tensor_parallel",
     "virtual_pipeline_model_parallel_size": "search.virtual_pipeline",
     "vpp": "search.virtual_pipeline",
+    "water_usage_effectiveness": "site.water_onsite_l_per_kwh",
+    "wue": "site.water_onsite_l_per_kwh",
     "zero_stage": "search.zero_stages",
 }
 """Fields of a job by what Megatron-LM, plans and other people call them."""
@@ -84,10 +91,10 @@ def other_value(value: object, choices: str) -> str:
 
 @cache
 def _places() -> Mapping[str, tuple[str, ...]]:
-    """The fields of each section of a job, by their names."""
+    """The fields of each section of a job, by their names; not the uncertainties, which are named after what they change."""
     places: dict[str, tuple[str, ...]] = {}
     for section, field in Job.model_fields.items():
-        if record := record_in(field.annotation):
+        if section != "input_factors" and (record := record_in(field.annotation)):
             place = f"{section}[0]" if section == "offers" else section
             for name in known_fields(record):
                 places[name] = (*places.get(name, ()), f"{place}.{name}")

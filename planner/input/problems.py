@@ -177,7 +177,7 @@ def shown(value: object) -> str:
 
 
 def nearest(name: str, known: tuple[str, ...], *, most: int | None = None) -> str:
-    """Returns the known names most similar to a name; if none is similar all of them, or the first `most`.
+    """Returns the known names most similar to a name, or those that begin with it; else all of them, or the first `most`.
 
     Of more names than are read at a glance, the least different ones are told in any case.
 
@@ -186,7 +186,8 @@ def nearest(name: str, known: tuple[str, ...], *, most: int | None = None) -> st
         'nearest: tp'
     """
     least = 0.5 if len(name) <= 2 else 0.6  # one letter of two is half; the other is difflib's default
-    matches = difflib.get_close_matches(name[:100], known, n=3, cutoff=least)
+    begun = [each for each in known if each.startswith(f"{name}_")][:3]
+    matches = difflib.get_close_matches(name[:100], known, n=3, cutoff=least) or begun
     if matches:
         return f"nearest: {', '.join(matches)}"
     if most is None and len(known) > _MOST_NAMES:

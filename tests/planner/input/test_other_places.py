@@ -38,14 +38,28 @@ def rule_of(override: str) -> str:
         ("site.pue=1.1", "site.power_usage_effectiveness"),
         ("limits.memory_gb=60", "search.memory_headroom_fraction"),
         ("search.precision=[fp8]", "workload.precisions"),
+        ("site.wue=1.1", "site.water_onsite_l_per_kwh"),
+        # Not the uncertainty of the same name under input_factors.
+        ("site.electricity_price=0.1", "site.electricity_usd_per_kwh"),
+        ("ownership.lifetime=4", "ownership.lifetime_years"),
     ],
 )
 def test_a_field_in_the_wrong_place_leads_to_the_right_one(override: str, place: str) -> None:
     assert rule_of(override) == f"unknown field here; see {place}"
 
 
-def test_a_name_that_means_nothing_has_the_nearest_fields_of_its_place() -> None:
-    assert rule_of("limits.budgets_usd=1") == "unknown field; nearest: budget_usd"
+@pytest.mark.parametrize(
+    ("override", "nearest"),
+    [
+        ("limits.budgets_usd=1", "budget_usd"),
+        ("offers[0].rent=2", "rent_usd_per_gpu_hour"),
+        # Uncertainties have such names, too.
+        ("site.grid=0.3", "grid_kgco2e_per_kwh, grid_profile"),
+        ("ownership.maintenance=0.05", "maintenance_fraction_per_year"),
+    ],
+)
+def test_a_name_that_means_nothing_has_the_nearest_fields_of_its_place(override: str, nearest: str) -> None:
+    assert rule_of(override) == f"unknown field; nearest: {nearest}"
 
 
 @pytest.mark.parametrize(
