@@ -6,18 +6,16 @@ from pathlib import Path
 
 import click
 
+from planner.cli.options.completed import names_of
 from planner.cli.terminal.help import examples
 
 KINDS = ("accelerators", "nodes", "fabrics", "models", "sites", "frameworks", "rents", "factors")
 """The members of `simulator.catalog.Kind`, which is too slow to import for `--help`."""
 
 
-def _names_of_kind(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def _names_of_kind(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Returns the entries that a half-typed name may mean, for shell completion."""
-    from simulator.catalog import Kind, names
-
-    kind = context.params.get("kind")
-    return [name for name in names(Kind(kind)) if name.startswith(incomplete)] if kind else []
+    return names_of(context.params.get("kind"))(context, parameter, incomplete)
 
 
 @click.command(

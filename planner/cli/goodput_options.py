@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import click
 
+from planner.cli.options.completed import schemes
 from planner.cli.options.finite_range import FiniteRange
 from planner.cli.options.gathered import gathered
 from planner.cli.options.given import is_given
@@ -108,7 +109,12 @@ _JOB = (
     click.option(
         "--plan", metavar="KEY=VALUE,...|FILE", help="With --job: the decisions, as for capplan simulate."
     ),
-    click.option("--scheme", metavar="NAME", help="With --job: the plan's checkpoint scheme, such as async."),
+    click.option(
+        "--scheme",
+        metavar="NAME",
+        help="With --job: the plan's checkpoint scheme, such as async.",
+        shell_complete=schemes,
+    ),
     job_values_options("With --job: replace a value of the job."),
 )
 

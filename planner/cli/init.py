@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.options.completed import OF_INIT, names_of
 from planner.cli.options.gathered import with_options
 from planner.cli.options.shared import json_option
 from planner.cli.terminal.help import examples
@@ -50,7 +51,13 @@ SCHEMA_FILE = "job.schema.json"
 @click.argument("file", type=click.Path(path_type=Path), default=Path("job.yaml"), metavar="[FILE]")
 @with_options(
     *(
-        click.option(f"--{name}", name.replace("-", "_"), metavar=metavar, help=meaning)
+        click.option(
+            f"--{name}",
+            name.replace("-", "_"),
+            metavar=metavar,
+            help=meaning,
+            shell_complete=names_of(OF_INIT.get(name)),
+        )
         for name, (metavar, meaning) in OPTIONS.items()
     )
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.options.completed import schemes
 from planner.cli.options.gathered import Command, gathered
 from planner.cli.terminal.output import VERBOSE
 from planner.text.interval_text import Interval, parse_interval
@@ -147,7 +148,9 @@ plan_option = click.option(
     metavar="KEY=VALUE,...|FILE",
     help="The plan, such as accelerator=mi300x,tp=8,pp=4,dp=16,mbs=2, or a file with it.",
 )
-scheme_option = click.option("--scheme", metavar="NAME", help="The plan's checkpoint scheme, such as async.")
+scheme_option = click.option(
+    "--scheme", metavar="NAME", help="The plan's checkpoint scheme, such as async.", shell_complete=schemes
+)
 interval_option = click.option(
     "--interval",
     callback=parsed_interval,

@@ -149,6 +149,19 @@ class TestCompletion:
             name for name in names(Kind.ACCELERATORS) if name.startswith("h200")
         ]
 
+    @pytest.mark.parametrize(
+        ("words", "expected"),
+        [
+            ("init --site swed", ["sweden"]),
+            ("init --model gpt-neox", ["gpt-neox-20b"]),
+            ("init --accelerators b300,h100-nvl", ["b300,h100-nvl-94gb"]),
+            ("simulate --scheme in_", ["in_memory_peer"]),
+            ("goodput --scheme in_", ["in_memory_peer"]),
+        ],
+    )
+    def test_values_that_are_names_are_completed(self, words: str, expected: list[str]) -> None:
+        assert self.completed(f"capplan {words}", 3) == expected
+
 
 def on_a_terminal(*arguments: str, **variables: str) -> bytes:
     """Runs a command with a terminal as its output and returns what is shown."""
