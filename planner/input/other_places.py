@@ -53,6 +53,11 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
 }
 """Fields of a job by what Megatron-LM, plans and other people call them."""
 
+FLEET_NAMES: Final[Mapping[str, str]] = {
+    "capital_usd": "limits.capital_usd of a fleet file (capplan purchase)"
+}
+"""What only a fleet has."""
+
 OTHER_VALUES: Final[Mapping[str, str]] = {
     "down_proj": "linear_fc2",
     "gate_proj": "linear_fc1",
@@ -75,7 +80,8 @@ def other_place(name: str) -> str:
         >>> other_place("tokens"), other_place("tensor-model-parallel-size"), other_place("wings")
         ('workload.tokens', 'search.tensor_parallel', '')
     """
-    return OTHER_NAMES.get(name.lower().replace("-", "_")) or " or ".join(_places().get(name, ()))
+    others = {**OTHER_NAMES, **FLEET_NAMES}
+    return others.get(name.lower().replace("-", "_")) or " or ".join(_places().get(name, ()))
 
 
 def other_value(value: object, choices: str) -> str:

@@ -38,6 +38,7 @@ def rule_of(override: str) -> str:
         ("site.pue=1.1", "site.power_usage_effectiveness"),
         ("limits.memory_gb=60", "search.memory_headroom_fraction"),
         ("search.precision=[fp8]", "workload.precisions"),
+        ("limits.capital_usd=2e6", "limits.capital_usd of a fleet file (capplan purchase)"),
         ("site.wue=1.1", "site.water_onsite_l_per_kwh"),
         # Not the uncertainty of the same name under input_factors.
         ("site.electricity_price=0.1", "site.electricity_usd_per_kwh"),
