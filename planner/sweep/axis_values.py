@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -56,6 +56,8 @@ class AxisValues:
         Raises:
             InputError: some give no job, or the same designs as another value; all of them are in `problems`.
         """
+        if replaced := list(self._replaced()):
+            raise InputError(replaced, self.source)
         first = {name: values[0] for name, values in self.values.items()}
         given = self.job(first, job_with)
         problems: list[Problem] = []
@@ -72,6 +74,18 @@ class AxisValues:
                     problems.append(Problem(path=path, value=as_written(value), rule=rule))
         if problems:
             raise InputError(problems, self.source)
+
+    def _replaced(self) -> Iterator[Problem]:
+        """Axes of which a later one replaces the whole section that their field is in."""
+        names = list(self.values)
+        for place, name in enumerate(names):
+            for later in names[place + 1 :]:
+                if name.startswith((f"{later}.", f"{later}[")):
+                    yield Problem(
+                        path=f"axes.{name}",
+                        value="",
+                        rule=f"is replaced by axes.{later}; write that one first",
+                    )
 
     def job(self, axes: Axes, job_with: Callable[[Axes], Job]) -> Job:
         """Returns the job with these values; raises `InputError` that names them, unless the job itself is wrong."""

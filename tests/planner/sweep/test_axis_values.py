@@ -100,3 +100,12 @@ def test_a_value_that_changes_nothing_is_refused(axis: str, values: list[object]
 def test_a_size_scheme_or_interval_is_named_once(field: str, values: list[object], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         sweep_with(**{field: values})
+
+
+def test_an_axis_whose_section_a_later_one_replaces_is_refused_and_the_other_order_is_not() -> None:
+    sites, overheads = {"site": ["us-iowa", "sweden"]}, {"site.power_usage_effectiveness": [1.1, 1.3]}
+    told = r"test: 1 problem\n  axes\.site\.power_usage_effectiveness: is replaced by axes\.site; write that one first"
+    with pytest.raises(InputError, match=told):
+        next(run_sweep(sweep_with(axes={**overheads, **sites})))
+    found = [point.job.site for point in run_sweep(sweep_with(axes={**sites, **overheads}))]
+    assert len({(site.grid_kgco2e_per_kwh, site.power_usage_effectiveness) for site in found}) == 4
