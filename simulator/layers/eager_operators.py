@@ -9,10 +9,11 @@ whole tensors, at 2 bytes a value in 16 bits and 4 in 32:
     positions    to fp32 6, complex product 8, back 6                            = 20 for each value of queries and keys
     heads        keys and values, with `copies_shared_heads`                     = 2 (a + g) d each
     activation   SiLU 4, product 6                                               = 10 for each value of f
+    gate         sigmoid 4, product 6, with `has_output_gate`                    = 10 for each value of the core
 
 Each operator is a launch, including those on a single value of a token (epsilon and root of the mean): 8 for a norm, 1 for a
-residual, 3 each for the positions of queries and of keys, 1 for each of two copies, 2 for the activation. The block has seven
-matrix products: queries, keys, values, output, gate, into and out of the feed-forward block.
+residual, 3 each for the positions of queries and of keys, 1 for each of two copies, 2 for the activation, 2 for the gate. The
+block has seven matrix products: queries, keys, values, output, gate, into and out of the feed-forward block.
 """
 
 from __future__ import annotations

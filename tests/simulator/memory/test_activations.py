@@ -9,7 +9,7 @@ from simulator.domain.hardware import Precision
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
-from simulator.memory.activations import Activations, activations_of_layers
+from simulator.memory.activations import Activations, activations_of_layers, activations_of_stage
 from simulator.memory.layer_widths import gradient_widths
 from tests.simulator.builders import changed, gpt, plan_of, table_of, training
 from tests.simulator.compressed import FLASH
@@ -326,6 +326,21 @@ class TestActivations:
         ):
             less = activations_of(workload, plan).kept_bytes - activations_of(freeing, plan).kept_bytes
             assert less == pytest.approx(num_freed * num_held * 2 * S * H)
+
+
+def test_stages_at_once_have_the_activations_of_each() -> None:
+    plans = table_of(
+        plan_of(pipeline=4, virtual=2, recompute=Recompute.FULL, recompute_num_layers=1),
+        plan_of(pipeline=3, virtual=4),
+    )
+    workload = training("mixtral-8x7b", global_batch_size=48)
+    chunks, stages = split_layers(workload.model, plans), np.array([[0, 0], [1, 1], [2, 2], [3, 2], [2, 1]])
+    together = activations_of_stage(workload, plans, chunks, stages)
+    for row, stage in enumerate(stages):
+        alone = activations_of_stage(workload, plans, chunks, stage)
+        for name, value in vars(alone).items():
+            found = np.broadcast_to(getattr(together, name), stages.shape)[row]
+            assert np.array_equal(found, np.broadcast_to(value, stage.shape)), name
 
 
 @pytest.mark.parametrize("recipe", ["delayed", "tensorwise", "mxfp8"])

@@ -90,6 +90,17 @@ class TestActivations:
         else:
             assert more[0] >= plan.pipeline_parallel * kept_of(on_images(), plan) * (1.0 - 1e-9)
 
+    def test_a_wide_encoder_has_the_most_at_work_on_its_stage_alone(self) -> None:
+        images = changed(IMAGES, per_sequence=16.0, encoder_recompute=Recompute.FULL)
+        workload, plans = on_images(images=images), table_of(plan_of(pipeline=2))
+        first, last = (
+            activations_of_stage(workload, plans, split_layers(workload.model, plans), np.array([stage]))
+            for stage in (0, 1)
+        )
+        text = activations_of_stage(TEXT, plans, split_layers(LANGUAGE, plans), np.array([1]))
+        assert first.at_work_bytes == encoder_activations(workload, plans).at_work > last.at_work_bytes
+        assert last.at_work_bytes == text.at_work_bytes
+
     def test_only_the_first_stage_needs_more_memory(self) -> None:
         plan = plan_of(pipeline=4, data=2)
         ours, plain = (memory_by_stage(each, plan).peak_bytes for each in (on_images(), TEXT))
