@@ -12,7 +12,7 @@ from planner.text import human
 from planner.text.figure_units import figure_text
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, Schedule
-from simulator.units import DAY, KILO
+from simulator.units import DAY
 
 _ROUNDING_FRACTION = 1e-9
 """Below this share, what remains of a sum is rounding."""
@@ -196,7 +196,7 @@ def merits(design: Design) -> Iterator[tuple[str, str, str]]:
     if market is not None:
         yield "", human.carbon(market), "operational, market-based (by what the operator buys)"
     if water:
-        yield "water", f"{human.digits(water / KILO)} m3", design.water_scope
+        yield "water", human.water(water), design.water_scope
     rent, own, months = (found.get(name) for name in ("rent_usd", "own_usd", "break_even_months"))
     if rent is not None and own is not None:
         after = (

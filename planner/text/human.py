@@ -134,6 +134,11 @@ def carbon(value_kgco2e: float) -> str:
     return _scaled(value_kgco2e, _CARBON_KG)
 
 
+def water(value_l: float) -> str:
+    """Returns an amount of water, given in litres: `2,970 m3`."""
+    return f"{digits(value_l / KILO)} m3"
+
+
 def power(value_w: float) -> str:
     """Returns a power: `1.10 MW`."""
     return _scaled(value_w, _POWER_W)

@@ -12,7 +12,7 @@ from planner.text import human
 from planner.text.objective_words import OBJECTIVE_WORDS
 from planner.text.text_blocks import grid, sentences, title
 from simulator.domain.job import Objective
-from simulator.units import JOULES_PER_KWH, KILO
+from simulator.units import JOULES_PER_KWH
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,7 @@ _UNITS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "cost": ("cost", human.dollars),
     "energy": ("energy", lambda value: human.energy(value / JOULES_PER_KWH)),
     "carbon": ("carbon", human.carbon),
-    "water": ("water", lambda value: f"{human.digits(value / KILO)} m3"),
+    "water": ("water", human.water),
 }
 """Figures that are shown, in words and in a unit for readers."""
 

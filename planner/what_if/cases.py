@@ -164,7 +164,9 @@ def _elsewhere(job: Job, chosen: Evaluation, site: Site) -> WhatIfCase:
     offers = tuple(offer.model_copy(update={"site": None}) for offer in job.offers)
     moved = job.model_copy(update={"site": site, "offers": offers})
     part = evaluate(moved, chosen.plans)
-    return case_of(f"in {site.region}", chosen, part, "; ".join(_differences_of_sites(here, site)))
+    litres = float(chosen.scores.water_l[0]), float(part.scores.water_l[0])
+    note = "; ".join([*_differences_of_sites(here, site), *_water(here, site, litres)])
+    return case_of(f"in {site.region}", chosen, part, note)
 
 
 def _differences_of_sites(here: Site, there: Site) -> Iterator[str]:
@@ -177,3 +179,12 @@ def _differences_of_sites(here: Site, there: Site) -> Iterator[str]:
         yield f"PUE {' instead of '.join(overheads)}"
     if next(unlike_grids((here, there)), None):
         yield f"grid by another convention: {grid_convention(there).words_with_area}"
+
+
+def _water(here: Site, there: Site, litres: tuple[float, float]) -> Iterator[str]:
+    """Says how much water the run takes here and there, where cooling and power stations are known of both, or the same one."""
+    scopes = [
+        (site.water_onsite_l_per_kwh is None, site.water_offsite_l_per_kwh is None) for site in (here, there)
+    ]
+    if scopes[0] == scopes[1] and np.all(np.isfinite(litres)) and litres[0] != litres[1]:
+        yield f"water {human.water(litres[1])} instead of {human.water(litres[0])}"

@@ -183,9 +183,20 @@ class TestCases:
             what_if={"sites": ["us-texas", {"region": "us-texas", "power_usage_effectiveness": 1.1}]},
         )
         other, same = what_if_cases(job, chosen_of(job), nothing)
-        assert other.note == "PUE 1.44 instead of 1.1"
+        assert other.note.startswith("PUE 1.44 instead of 1.1; water ")
         assert same.note == ""
         assert other.energy_kwh == pytest.approx((same.energy_kwh or 0.0) * 1.44 / 1.1)
+
+    def test_a_site_tells_its_water_where_that_is_known_of_both(self) -> None:
+        dry, wet, cooled = (
+            {"region": "us-iowa", "water_offsite_l_per_kwh": litres} | cooling
+            for litres, cooling in ((1.0, {}), (3.0, {}), (3.0, {"water_onsite_l_per_kwh": 1.0}))
+        )
+        job = job_with(H100_RENTED, site=dry, what_if={"sites": [wet, cooled]})
+        more, of_another_scope = what_if_cases(job, chosen_of(job), nothing)
+        here_l = float(chosen_of(job).scores.water_l[0])
+        assert more.note == f"water {human.water(3 * here_l)} instead of {human.water(here_l)}"
+        assert of_another_scope.note == ""
 
     def test_an_offer_leaves_its_own_site_too(self) -> None:
         moved = [
