@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args, get_type_hints
 
 from planner.input.own_files import OUTPUT, check_folder, replacing
 from planner.recommended.recommendation import Design, Recommendation
 from simulator.domain.job import Job, Objective
+from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
+from simulator.record import Record
 from simulator.units import DAY
 from studies.files.lock import held, lock_of
 
@@ -136,11 +138,12 @@ def write_answer(answer: Recommendation, folder: Path, front_format: FrontFormat
         draft.write_text(answer_json(answer), encoding="utf-8")
     front_file = folder / f"{FRONT_FILE}.{front_format}"
     rows = [_front_row(design, answer) for design in answer.front]
+    kinds = _front_kinds(answer)
     with replacing(front_file, OUTPUT) as draft:
         if front_format == "csv":
-            write_csv(rows, draft)
+            write_csv(rows, draft, list(kinds))
         else:
-            _write_parquet(rows, draft)
+            _write_parquet(rows, draft, kinds)
     return [answer_file, front_file]
 
 
@@ -161,17 +164,37 @@ def _front_row(design: Design, answer: Recommendation) -> dict[str, object]:
 
 def _objectives(design: Design) -> dict[str, float | None]:
     """Objectives that are no other figure of a front, late values and risks, in the columns of the table of all designs."""
-    from studies.tracking.design_table import OBJECTIVE_COLUMNS
-
     found: dict[str, float | None] = {}
     for name, value in design.objective_values.items():
-        column = OBJECTIVE_COLUMNS[Objective(name)]
-        if column not in FRONT_FIGURES:
+        if column := _own_column(name):
             found[column] = value / DAY if value is not None and name == Objective.TIME_P95 else value
     return found
 
 
-def write_csv(rows: list[dict[str, object]], path: Path, no_rows: Sequence[str] = FRONT_FIGURES) -> None:
+def _own_column(objective: str) -> str | None:
+    """Column of an objective that is no other figure of a front."""
+    from studies.tracking.design_table import OBJECTIVE_COLUMNS
+
+    column = OBJECTIVE_COLUMNS[Objective(objective)]
+    return None if column in FRONT_FIGURES else column
+
+
+def _front_kinds(answer: Recommendation) -> dict[str, type]:
+    """Kinds of values by column of a front, the same whatever its designs have, and where there are none."""
+    figures = {name: _kind(Design, name) for name in FRONT_FIGURES}
+    late = [column for name in answer.objectives if (column := _own_column(name))]
+    decisions = {name: _kind(Plan, name) for name in Plan.model_fields}
+    return figures | dict.fromkeys([*_CARBON_AND_WATER, *late], float) | decisions | {"is_recommended": bool}
+
+
+def _kind(record: type[Record], name: str) -> type:
+    """Kind of the values of a field: whole numbers, numbers, or text, which choices are written as."""
+    annotation = get_type_hints(record)[name]
+    kinds = {annotation, *get_args(annotation)}
+    return next((kind for kind in (int, float) if kind in kinds), str)
+
+
+def write_csv(rows: list[dict[str, object]], path: Path, no_rows: Sequence[str]) -> None:
     """Writes rows with the names of the first one as the heading, or those of `no_rows` where there is none."""
     with path.open("w", newline="", encoding="utf-8") as file:
         names = list(rows[0]) if rows else list(no_rows)
@@ -180,11 +203,13 @@ def write_csv(rows: list[dict[str, object]], path: Path, no_rows: Sequence[str] 
         writer.writerows(rows)
 
 
-def _write_parquet(rows: list[dict[str, object]], path: Path) -> None:
+def _write_parquet(rows: list[dict[str, object]], path: Path, kinds: Mapping[str, type]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.Table.from_pylist(rows), path)
+    types = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+    schema = pa.schema([(name, types[kind]) for name, kind in kinds.items()])
+    pq.write_table(pa.Table.from_pylist(rows, schema), path)
 
 
 def _problem(folder: Path, rule: str) -> InputError:

@@ -51,6 +51,21 @@ def test_a_front_of_no_designs_has_a_heading(tmp_path: Path) -> None:
     write_answer(infeasible(), tmp_path, "csv")
     (heading,) = (tmp_path / "front.csv").read_text(encoding="utf-8").splitlines()
     assert heading.startswith("design_id,accelerator,node,num_nodes,region,time_to_train_days,cost_usd,")
+    write_answer(recommended(), tmp_path, "csv")
+    assert (tmp_path / "front.csv").read_text(encoding="utf-8").splitlines()[0] == heading
+
+
+def test_a_front_in_parquet_has_the_columns_of_the_csv_each_of_one_type(tmp_path: Path) -> None:
+    write_answer(infeasible(), tmp_path, "parquet")
+    of_none = pq.read_schema(tmp_path / "front.parquet")
+    write_answer(recommended(), tmp_path, "parquet")
+    of_some = pq.read_schema(tmp_path / "front.parquet")
+    write_answer(recommended(), tmp_path, "csv")
+    heading = (tmp_path / "front.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert of_some.names == heading.split(",")
+    assert of_none == of_some
+    types = {name: str(of_some.field(name).type) for name in ("shard_ranks", "market_kgco2e", "recompute")}
+    assert types == {"shard_ranks": "int64", "market_kgco2e": "double", "recompute": "string"}
 
 
 # docs/answer.md: `design_id` is the same number in both files.
