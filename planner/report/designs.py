@@ -177,7 +177,7 @@ def cloud_of_table(path: Path) -> DesignCloud:
     """Returns the designs of a table `designs.parquet`, or of the parts of one in a folder.
 
     Raises:
-        StudyError: there is no such table, or it lacks columns.
+        StudyError: there is no such table, or it lacks columns, or one of them holds other values.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -187,7 +187,7 @@ def cloud_of_table(path: Path) -> DesignCloud:
         # A search with nothing to simulate writes a table without columns.
         tables = [table_of(part, _TABLE_COLUMNS) for part in parts if pq.read_schema(part).names]
         return _cloud({name: table[name].to_numpy() for name in _TABLE_COLUMNS} for table in tables)
-    except (OSError, KeyError, pa.ArrowException) as error:
+    except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as error:
         raise StudyError(f"{path} is not a table of designs of this version: {error}") from error
 
 

@@ -16,6 +16,7 @@ from planner.report.designs import cloud_of_study, cloud_of_table
 from simulator.argument_names import Argument
 from simulator.domain.job import Job
 from simulator.errors import InputError, Problem, StudyError
+from simulator.file_text import utf8_text
 from studies.files.journal import Journal
 from studies.progress import Report as Told
 from studies.progress import ignore
@@ -48,8 +49,8 @@ def report_of_folder(folder: Path, progress: Told = ignore) -> DrawnReport:
         InputError: a file is missing, not of this version, or of another answer.
     """
     try:
-        job = Job.model_validate_json((folder / JOB_FILE).read_bytes())
-        answer = Recommendation.model_validate_json((folder / ANSWER_FILE).read_bytes())
+        job = Job.model_validate_json(_text(folder, JOB_FILE))
+        answer = Recommendation.model_validate_json(_text(folder, ANSWER_FILE))
     except OSError as error:
         rule = f"holds no answer of `capplan recommend --output`: {error.filename}: {error.strerror}"
         raise _problem(folder, rule) from None
@@ -65,6 +66,14 @@ def report_of_folder(folder: Path, progress: Told = ignore) -> DrawnReport:
         rule = f"{DESIGN_TABLE} lacks the recommended design of {ANSWER_FILE} with its figures: {_TAKE_ALL}"
         raise _problem(folder, rule)
     return build_report(job, answer, cloud, progress)
+
+
+def _text(folder: Path, name: str) -> str:
+    content = (folder / name).read_bytes()
+    try:
+        return utf8_text(content)
+    except ValueError as error:
+        raise _problem(folder, f"{name} {error}") from None
 
 
 def _problem(folder: Path, rule: str) -> InputError:

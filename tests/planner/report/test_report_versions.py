@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from planner.cli.commands import main
@@ -97,6 +99,36 @@ def test_a_table_of_another_answer_is_refused(tmp_path: Path) -> None:
     folder = changed(tmp_path, lambda answer: answer["recommendation"].update(cost_usd=1.0))
     with pytest.raises(InputError, match=r"designs\.parquet lacks the recommended design"):
         report_of_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("cost_usd", "x"), ("tensor_parallel", [1]), ("excess_memory", "x"), ("recompute", b"\xff")],
+)
+def test_a_table_of_designs_with_other_values_is_one_clear_error(
+    column: str, value: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = changed(tmp_path, dict.copy)
+    table = pq.read_table(folder / "designs.parquet")
+    values = pa.array([value] * table.num_rows)
+    pq.write_table(
+        table.set_column(table.column_names.index(column), column, values), folder / "designs.parquet"
+    )
+    assert main(["report", str(folder), "--output", str(tmp_path / "page.html")]) == 1
+    assert "designs.parquet is not a table of designs of this version: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["job.json", "recommendation.json"])
+def test_files_of_an_answer_that_an_editor_saved_are_read_or_told(file: str, tmp_path: Path) -> None:
+    folder = changed(tmp_path, dict.copy)
+    text = (folder / file).read_text(encoding="utf-8")
+    (folder / file).write_text(text, encoding="utf-8-sig")
+    assert report_of_folder(folder).report.job.name == "llama-8b"
+    assert read_side(str(folder)).job.name == "llama-8b"
+    (folder / file).write_text(text, encoding="utf-16")
+    for read in (report_of_folder, lambda each: read_side(str(each))):
+        with pytest.raises(InputError, match=rf"(?s){file}.* is not UTF-8 text: it looks like UTF-16"):
+            read(folder)
 
 
 @pytest.fixture(scope="module")
