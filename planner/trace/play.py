@@ -137,7 +137,7 @@ def _groups(path: Path) -> dict[int, tuple[int, ...]]:
     """Accelerators of each group; none if there is no such file."""
     if not path.exists():
         return {}
-    document = read_json(path)
+    document = read_json(path, is_each_name_once=True)
     rule = 'must be groups and their accelerators, such as {"1": [0, 1]}'
     if not isinstance(document, dict):
         raise broken(path, "", json.dumps(document)[:60], rule)

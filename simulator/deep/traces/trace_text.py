@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -56,13 +57,37 @@ def unpacked(path: Path, data: bytes) -> bytes:
     return out
 
 
-def read_json(path: Path) -> object:
-    """Returns the document in a JSON file, gzipped or not; raises `InputError` if there is none."""
+class _DoubledError(ValueError):
+    """A name that one mapping has twice."""
+
+
+def read_json(path: Path, *, is_each_name_once: bool = False) -> object:
+    """Returns the document in a JSON file, gzipped or not.
+
+    Args:
+        path: the file.
+        is_each_name_once: whether a name that a mapping has twice is refused; left out: its last value counts.
+
+    Raises:
+        InputError: there is none, or a name is doubled.
+    """
     data = unpacked(path, read_bytes(path))
+    hook = _each_once if is_each_name_once else None
     try:
-        found: object = json.loads(data.decode("utf-8-sig"))
+        found: object = json.loads(data.decode("utf-8-sig"), object_pairs_hook=hook)
+    except _DoubledError as error:
+        raise broken(path, str(error), "", "is there twice: give each name once") from error
     except (ValueError, RecursionError) as error:
         raise broken(path, "", "", f"is no JSON: {str(error)[:100]}") from error
+    return found
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _DoubledError(
+            next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        )
     return found
 
 

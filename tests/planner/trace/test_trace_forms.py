@@ -194,6 +194,7 @@ class TestPlay:
                 '{"1": [0, 1], "01": [2]}',
                 "01: is group 1 once more: give each group once",
             ),
+            ("step.groups.json", '{"1": [0, 1], "1": [2]}', "1: is there twice: give each name once"),
             ("step.groups.json", '{"7": [0, 1, 2, 3]}', "pg_name = 1: must be one of the groups 7"),
             ("step.groups.json", '{"1": [0, 1]}', "group 1, collective 0: differs between accelerators"),
         ],
