@@ -170,7 +170,9 @@ class _Build:
         sends, receives = self._ends_of(NodeType.COMM_SEND_NODE), self._ends_of(NodeType.COMM_RECV_NODE)
         if lonely := sends.keys() ^ receives.keys():
             source, target, tag, _ = min(lonely)
-            rule = f"is sent or received by one of the two only, and {len(lonely) - 1} others"
+            others = len(lonely) - 1
+            more = f", and {others} more {'are' if others > 1 else 'is'}" if others else ""
+            rule = f"is sent or received by one of the two only{more}"
             place = f"message from {source} to {target} with tag {tag}"
             raise InputError([Problem(path=place, value="", rule=rule)], "Chakra traces")
         for key, (rank, node) in sends.items():

@@ -570,8 +570,11 @@ class TestPlay:
                 "attributes": {"comm_dst": 0, "comm_tag": 9, "comm_size": 1},
             }
         )
-        with pytest.raises(InputError, match="message from 1 to 0 with tag 9: is sent or received by one"):
-            chakra_step([first, [*second, stranger]], export.groups, switch(2, 1e9, 0.0))
+        rule = "message from 1 to 0 with tag 9: is sent or received by one of the two only"
+        more = [stranger.model_copy(update={"id": 10**6 + place}) for place in range(3)]
+        for num, others in ((1, "$"), (2, ", and 1 more is$"), (3, ", and 2 more are$")):
+            with pytest.raises(InputError, match=rule + others):
+                chakra_step([first, [*second, *more[:num]]], export.groups, switch(2, 1e9, 0.0))
 
     def test_a_message_that_is_received_with_other_bytes_is_refused(self) -> None:
         ends = {"comm_src": 0, "comm_dst": 1, "comm_tag": 9}
