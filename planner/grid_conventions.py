@@ -103,7 +103,10 @@ def unlike_grids(sites: Iterable[Site]) -> Iterator[str]:
     """Yields a note if compared grids follow different conventions, or distant years."""
     found = list({(each.region, each.words): each for each in map(grid_convention, sites)}.values())
     if any(_differ(one, other) for one, other in combinations(found, 2)):
-        told = "; ".join(f"{each.region}: {each.words_with_area}" for each in found)
+        words: dict[str, list[str]] = {}
+        for each in found:
+            words.setdefault(each.region, []).append(each.words_with_area)
+        told = "; ".join(f"{region}: {', and '.join(each)}" for region, each in words.items())
         yield (
             f"The grid intensities follow different conventions or distant years ({told}). Life-cycle and combustion-only "
             "figures differ by 5 to 15 %, national means and grids of regions by up to several times, market-based and "

@@ -56,7 +56,7 @@ def what_if_cases(job: Job, chosen: Evaluation, best: Best) -> tuple[WhatIfCase,
         *(_capped(job, chosen, cap) for cap in asked.power_caps),
         *(_repriced(job, chosen, "rent_usd_per_gpu_hour", usd, best) for usd in asked.rents_usd_per_gpu_hour),
         *(_repriced(job, chosen, "purchase_usd_per_node", usd, best) for usd in asked.purchases_usd_per_node),
-        *(_elsewhere(job, chosen, site) for site in asked.sites),
+        *_elsewhere(job, chosen),
         *(refreshed(job, chosen, name, best) for name in [asked.refresh_from] if name),
     ]
     return tuple(cases)
@@ -157,16 +157,24 @@ def _recommended_then(job: Job, chosen: Evaluation, then: Evaluation | None) -> 
     return f"{who} for {took} and {cost} would be recommended"
 
 
-def _elsewhere(job: Job, chosen: Evaluation, site: Site) -> WhatIfCase:
+def _elsewhere(job: Job, chosen: Evaluation) -> Iterator[WhatIfCase]:
+    """The design at each site, which is called by its region; `#2` is the second of several in the same one."""
+    found: dict[str, int] = {}
+    for site in job.what_if.sites:
+        found[site.region] = place = found.get(site.region, 0) + 1
+        yield _at(job, chosen, site, f"in {site.region}{f' #{place}' if place > 1 else ''}")
+
+
+def _at(job: Job, chosen: Evaluation, site: Site, name: str) -> WhatIfCase:
     here = job.site_of(job.offers[int(chosen.plans.offer[0])])
     if here == site:
-        return case_of(f"in {site.region}", chosen, chosen, "already its site")
+        return case_of(name, chosen, chosen, "already its site")
     offers = tuple(offer.model_copy(update={"site": None}) for offer in job.offers)
     moved = job.model_copy(update={"site": site, "offers": offers})
     part = evaluate(moved, chosen.plans)
     litres = float(chosen.scores.water_l[0]), float(part.scores.water_l[0])
     note = "; ".join([*_differences_of_sites(here, site), *_water(here, site, litres)])
-    return case_of(f"in {site.region}", chosen, part, note)
+    return case_of(name, chosen, part, note)
 
 
 def _differences_of_sites(here: Site, there: Site) -> Iterator[str]:

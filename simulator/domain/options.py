@@ -171,7 +171,7 @@ class WhatIf(Record):
     purchases_usd_per_node: tuple[_NodePrice, ...] = Field(default=(), max_length=10)
     """Prices of a node of the recommended offer, bought, at which it is asked again."""
     sites: tuple[Site, ...] = Field(default=(), max_length=100)
-    """Alternative sites for the same design."""
+    """Alternative sites for the same design. Answers number those of one region: `norway #2` is the second there."""
     refresh_from: str | None = None
     """Catalogue name of accelerators that are owned already, and on offer: after how many calendar months does replacing
     them by the recommended ones pay, in carbon and in money?"""

@@ -73,6 +73,11 @@ class TestConventions:
         (note,) = grid_notes([aws, job_with(site="aws-us-east-1").site])
         assert note.startswith("The grids of aws-us-east-1 and aws-us-west-2 cannot be distinguished")
 
+    def test_a_region_with_several_conventions_is_named_once(self) -> None:
+        own = {"region": "norway", "grid_kgco2e_per_kwh": 0.02}
+        (note,) = grid_notes(job_with(site=site).site for site in ("norway", own))
+        assert "(norway: life cycle, 2025, national mean, and the job's own figure)" in note
+
     @pytest.mark.parametrize(
         ("known", "words"),
         [

@@ -291,6 +291,13 @@ class TestCases:
             assert changes == (0.0, 0.0, 0.0)
         assert "already" not in cases["in norway"].note + cases["power cap 80.0 %"].note
 
+    def test_sites_of_one_region_are_told_apart(self) -> None:
+        own = [{"region": "norway", "power_usage_effectiveness": value} for value in (1.1, 1.3)]
+        job = job_with(H100_RENTED, what_if={"sites": ["norway", own[0], "sweden", own[1]]})
+        cases = what_if_cases(job, chosen_of(job), nothing)
+        assert [case.case for case in cases] == ["in norway", "in norway #2", "in sweden", "in norway #3"]
+        assert ["PUE 1.1" in case.note for case in cases] == [False, True, False, False]
+
     def test_a_site_of_the_same_region_may_be_another_one(self) -> None:
         dirty = {"region": "us-iowa", "grid_kgco2e_per_kwh": 0.9}
         job = job_with(H100_RENTED, site=dirty, what_if={"sites": ["us-iowa"]})
