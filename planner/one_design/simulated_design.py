@@ -19,7 +19,7 @@ from planner.notes.accuracy_notes import never_measured_notes
 from planner.notes.carbon_scope import scope_text
 from planner.notes.cautions import cautions_on_plan, plan_notes
 from planner.notes.hardware_notes import hardware_notes
-from planner.notes.interval_note import interval_notes
+from planner.notes.interval_note import better_interval_notes, interval_notes
 from planner.notes.memory_note import full_plan_notes
 from planner.notes.servers_note import server_notes
 from planner.notes.spares_note import spares_notes
@@ -210,7 +210,8 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
     notes = [*plan_notes(job, design), *straggler_notes(job, plan), *texts(never_measured_notes(job, plan))]
     notes += [*spares_notes(job, design), *server_notes(evaluation.outcomes.checkpoints, 0)]
-    notes += [*interval_notes(plan, design.checkpoint_interval_s, evaluation), *full_plan_notes(design)]
+    notes += [*interval_notes(plan, design.checkpoint_interval_s, evaluation)]
+    notes += [*better_interval_notes(job, evaluation), *full_plan_notes(design)]
     if not _can_be_replayed(evaluation):
         notes.append(
             "The run fails or saves too often to be replayed, so its spread is unknown, and its mean less certain "

@@ -15,6 +15,7 @@ from planner.input.plan_input import plan_text
 from planner.one_design.simulated_design import SimulatedDesign
 from planner.one_design.stage_memory import stage_rows
 from planner.one_design.step_operators import seconds_by_operator
+from planner.text.human import duration
 from simulator.domain.plan import CheckpointScheme, Plan, Recompute
 from tests.planner.simulated import AS_IT_WAS_RUN, BLOOM, answer
 
@@ -295,6 +296,20 @@ def test_an_interval_that_is_used_as_it_is_given_is_not_remarked(capsys: pytest.
     assert found.design is not None
     assert found.design.checkpoint_interval_s == 3600.0
     assert not any("checkpoint_interval_s" in warning for warning in found.warnings)
+
+
+def test_what_an_interval_loses_against_the_best_one_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    best, rare = answer(capsys, AS_IT_WAS_RUN), answer(capsys, f"{AS_IT_WAS_RUN},checkpoint_interval_s=50000")
+    assert best.design is not None
+    assert rare.design is not None
+    lost = rare.design.time_to_train_days / best.design.time_to_train_days - 1.0
+    (note,) = [warning for warning in rare.warnings if warning.startswith("Saves every")]
+    assert note == (
+        f"Saves every 13.9 h of training make the run {100 * lost:.1f} % longer than saves every "
+        f"{duration(best.design.checkpoint_interval_s or 0.0)}, which lose least."
+    )
+    near = answer(capsys, f"{AS_IT_WAS_RUN},checkpoint_interval_s={best.design.checkpoint_interval_s}")
+    assert not any("lose least" in warning for warning in (*best.warnings, *near.warnings))
 
 
 def test_an_interval_of_a_plan_that_never_saves_is_told_to_be_ignored(
