@@ -165,7 +165,9 @@ class DesignLog:
         try:
             if self._writer is None:
                 schema = pa.schema([]) if self._schema is None else self._schema
-                self._writer = pq.ParquetWriter(self._partial, schema, compression="zstd")
+                self._writer = pq.ParquetWriter(
+                    self._partial, schema, compression="zstd", write_page_checksum=True
+                )
             if tables:
                 self._writer.write_table(pa.concat_tables(tables).combine_chunks())
         except OSError as error:
@@ -201,7 +203,7 @@ def table_of(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
     tables = []
     for part in sorted(path.glob("*.parquet")) if path.is_dir() else [path]:
-        with part.open("rb") as file, pq.ParquetFile(file) as source:
+        with part.open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as source:
             tables.append(source.read(None if columns is None else list(columns), use_threads=False))
     return pa.concat_tables(tables)
 

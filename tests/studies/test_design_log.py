@@ -257,3 +257,14 @@ def test_the_parts_of_a_table_are_read_together(tmp_path: Path) -> None:
 def test_a_folder_without_parts_is_no_table(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="cannot be read"):
         read_designs(tmp_path)
+
+
+def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "designs.parquet"
+    with DesignLog(path) as log:
+        log.append({"cost_usd": np.linspace(1e6, 2e6, 5_000), "num_gpus": np.arange(5_000)})
+    whole = path.read_bytes()
+    for place in np.linspace(100, len(whole) - 1_500, 40).astype(int).tolist():
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        with pytest.raises(StudyError, match="cannot be read"):
+            read_designs(path)
