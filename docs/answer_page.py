@@ -32,6 +32,11 @@ evaluated; `design_id` is the same number in all of them. `report.html` beside t
 answer](report.md), and `job.json` the job with all names resolved. A folder that holds a file of one of these names is
 refused: nothing is overwritten. So is one into which another run is writing.
 
+`front.csv` leaves empty what a plan leaves out; `designs.parquet`, exports of studies and MLflow have 0 there, which no
+such decision can be. `checkpoint_interval_s` of `front.csv` and MLflow is the interval that is used; in `designs.parquet`
+and exports it is the plan's own, NaN or empty where the plan leaves it out, beside `used_checkpoint_interval_s`. Damage to
+`designs.parquet` is noticed by its checksums.
+
 This page is generated from the types: `python -m docs.generate`.
 """
 SIMULATE_INTRODUCTION = """\
