@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from constraints.evaluation import Evaluation, evaluate
+from planner.job.free_interval import without_interval
 from planner.text.human import duration, percent, typed
 from simulator.checkpoints.schemes import IntervalReason
 from simulator.domain.job import Job
@@ -42,11 +43,8 @@ def better_interval_notes(job: Job, evaluation: Evaluation) -> Iterator[str]:
     plan, saves = evaluation.plans.plan(0), job.checkpointing
     if plan.checkpoint_interval_s is None and saves.interval_s is None and saves.interval_steps is None:
         return
-    free = saves.model_copy(update={"interval_s": None, "interval_steps": None})
-    best = evaluate(
-        job.model_copy(update={"checkpointing": free}),
-        PlanTable.from_plans([plan.model_copy(update={"checkpoint_interval_s": None})]),
-    )
+    free = plan.model_copy(update={"checkpoint_interval_s": None})
+    best = evaluate(without_interval(job), PlanTable.from_plans([free]))
     loss = float(evaluation.scores.time_to_train_s[0] / best.scores.time_to_train_s[0]) - 1.0
     if loss >= LEAST_LOSS_FRACTION:
         used_s, best_s = (float(each.outcomes.run.checkpoint_interval_s[0]) for each in (evaluation, best))

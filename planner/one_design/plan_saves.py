@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from planner.input.plan_input import plan_of, read_plan
 from planner.job.file import load_job
+from planner.job.free_interval import without_interval
 from planner.text.interval_text import Interval
 from simulator.domain.job import Job
 from simulator.record import finite_or_none
@@ -37,12 +38,6 @@ def job_and_plan(
     if interval == Interval():
         job = without_interval(job)
     return job, with_saves(job, read_plan(plan), scheme=scheme, interval=interval)
-
-
-def without_interval(job: Job) -> Job:
-    """Returns the job without an interval of its own between saves, so that the one that loses least is chosen."""
-    none = {"interval_s": None, "interval_steps": None}
-    return job.model_copy(update={"checkpointing": job.checkpointing.model_copy(update=none)})
 
 
 def with_saves(

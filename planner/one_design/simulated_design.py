@@ -210,8 +210,11 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
     notes = [*plan_notes(job, design), *straggler_notes(job, plan), *texts(never_measured_notes(job, plan))]
     notes += [*spares_notes(job, design), *server_notes(evaluation.outcomes.checkpoints, 0)]
-    notes += [*interval_notes(plan, design.checkpoint_interval_s, evaluation)]
-    notes += [*better_interval_notes(job, evaluation), *full_plan_notes(design)]
+    notes += [
+        *interval_notes(plan, design.checkpoint_interval_s, evaluation),
+        *better_interval_notes(job, evaluation),
+    ]
+    notes += full_plan_notes(design)
     if not _can_be_replayed(evaluation):
         notes.append(
             "The run fails or saves too often to be replayed, so its spread is unknown, and its mean less certain "

@@ -24,8 +24,8 @@ from constraints.layout import LAYOUT_RULES, layout_excess
 from planner.input.arguments import check_kind, path_given
 from planner.input.record_input import Filed, read_record
 from planner.job.file import load_job, parse_job
+from planner.job.free_interval import without_interval
 from planner.job.overrides import is_path
-from planner.one_design.plan_saves import without_interval
 from planner.sweep.axis_values import Axes, AxisValues, assignments
 from planner.sweep.fastest_layout import fastest_layout, with_fast_knobs, with_sizes
 from simulator.domain.job import Job
