@@ -58,11 +58,13 @@ FLEET_NAMES: Final[Mapping[str, str]] = {
 }
 """What only a fleet has."""
 
-OTHER_VALUES: Final[Mapping[str, str]] = {
+OTHER_VALUES: Final[Mapping[str, str]] = {"in_memory": "in_memory_peer"}
+"""Choices by what other people call them."""
+
+PARTS: Final[Mapping[str, str]] = {
     "down_proj": "linear_fc2",
     "gate_proj": "linear_fc1",
     "gate_up_proj": "linear_fc1",
-    "in_memory": "in_memory_peer",
     "k_proj": "linear_qkv",
     "o_proj": "linear_proj",
     "q_proj": "linear_qkv",
@@ -70,7 +72,7 @@ OTHER_VALUES: Final[Mapping[str, str]] = {
     "up_proj": "linear_fc1",
     "v_proj": "linear_qkv",
 }
-"""Choices by what PEFT and other people call them."""
+"""Choices by what PEFT calls their parts."""
 
 
 def other_place(name: str) -> str:
@@ -80,19 +82,26 @@ def other_place(name: str) -> str:
         >>> other_place("tokens"), other_place("tensor-model-parallel-size"), other_place("wings")
         ('workload.tokens', 'search.tensor_parallel', '')
     """
-    others = {**OTHER_NAMES, **FLEET_NAMES}
-    return others.get(name.lower().replace("-", "_")) or " or ".join(_places().get(name, ()))
+    key = _key(name)
+    return OTHER_NAMES.get(key) or FLEET_NAMES.get(key) or " or ".join(_places().get(name, ()))
 
 
 def other_value(value: object, choices: str) -> str:
-    """Returns which of the choices, as a rule lists them, a value means under another name; empty if none is known.
+    """Returns, to append to a rule, which of the choices in it a value means under another name; empty if none is known.
 
     Example:
         >>> other_value("q_proj", "'linear_qkv' or 'linear_proj'"), other_value("q_proj", "'bf16' or 'fp8'")
-        ('linear_qkv', '')
+        ('; q_proj is part of linear_qkv here', '')
     """
-    meant = OTHER_VALUES.get(value.lower().replace("-", "_"), "") if isinstance(value, str) else ""
-    return meant if f"'{meant}'" in choices else ""
+    key = _key(value) if isinstance(value, str) else ""
+    whole, meant = PARTS.get(key), OTHER_VALUES.get(key)
+    if whole and f"'{whole}'" in choices:
+        return f"; {value} is part of {whole} here"
+    return f"; see {meant}" if meant and f"'{meant}'" in choices else ""
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("-", "_")
 
 
 @cache

@@ -246,12 +246,7 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
         field = next((step for step in reversed(location) if isinstance(step, str)), "")
         limits = detail.get("ctx", {})
         way = way_out(detail["input"], field, is_whole=is_whole) if kind in _UNREADABLE else ""
-        if kind == "enum" and (meant := other_value(detail["input"], limits["expected"])):
-            way = (
-                f"; {detail['input']} is part of {meant} here"
-                if meant.startswith("linear_")
-                else f"; see {meant}"
-            )
+        way += other_value(detail["input"], limits["expected"]) if kind == "enum" else ""
         way += grams_hint(detail["input"], field, limits["le"]) if kind == "less_than_equal" else ""
         return _EMPTY if _is_empty_text(detail) else _RULES[kind].format(**limits) + way
     return detail["msg"]
