@@ -15,7 +15,8 @@ KINDS = ("accelerators", "nodes", "fabrics", "models", "sites", "frameworks", "r
 
 def _names_of_kind(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Returns the entries that a half-typed name may mean, for shell completion."""
-    return names_of(context.params.get("kind"))(context, parameter, incomplete)
+    kind = context.params.get("kind")
+    return names_of(kind)(context, parameter, incomplete) if kind else []
 
 
 @click.command(

@@ -56,7 +56,7 @@ SCHEMA_FILE = "job.schema.json"
             name.replace("-", "_"),
             metavar=metavar,
             help=meaning,
-            shell_complete=names_of(OF_INIT.get(name)),
+            shell_complete=names_of(OF_INIT[name]) if name in OF_INIT else None,
         )
         for name, (metavar, meaning) in OPTIONS.items()
     )

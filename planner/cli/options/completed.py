@@ -12,16 +12,14 @@ OF_INIT = {"model": "models", "framework": "frameworks", "accelerators": "accele
 """Kinds of the catalogue whose names options of `capplan init` take."""
 
 
-def names_of(kind: str | None) -> Completer:
-    """Returns what completes a name of the catalogue, or the last one of several in a list; nothing without a kind."""
+def names_of(kind: str) -> Completer:
+    """Returns what completes a name of a kind of the catalogue, or the last one of several in a list."""
 
     def completed(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
         from simulator.catalog import Kind, names
 
         before, comma, begun = incomplete.rpartition(",")
-        return (
-            [f"{before}{comma}{name}" for name in names(Kind(kind)) if name.startswith(begun)] if kind else []
-        )
+        return [f"{before}{comma}{name}" for name in names(Kind(kind)) if name.startswith(begun)]
 
     return completed
 
