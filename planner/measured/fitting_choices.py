@@ -52,7 +52,8 @@ _OPEN_SPLIT: Final = (
 _CHOSEN: Final = ("micro_batch", "recompute", "vpp")
 """Columns whose values may be chosen here."""
 _ALL_OR_NOTHING: Final = ("eager-2022", "blocking-2022")
-"""Software from before selective recomputation (arXiv 2205.05198), by how it launches kernels."""
+"""Software from before arXiv 2205.05198, by how it launches kernels. That paper brought selective recomputation and
+sequence parallelism, so a run with the one can have the other."""
 
 
 def with_room(comparisons: Sequence[Comparison], calibration: Calibration | None = None) -> list[Comparison]:
@@ -200,7 +201,8 @@ def _recomputations(row: Row, chunks_per_stage: int) -> list[dict[str, str]]:
     if not is_untold(row, "recompute"):
         return [{}]
     whole = [{"recompute": kind, "recompute_num_layers": ""} for kind in ("none", "full")]
-    if row["kernel_launch"] in _ALL_OR_NOTHING or row.get("recomputes_all") == "true":
+    is_early = row["kernel_launch"] in _ALL_OR_NOTHING and row["has_sequence_parallel"] != "true"
+    if is_early or row.get("recomputes_all") == "true":
         return whole
     num_layers = int(row["num_layers"]) // (int(row["pipeline_parallel"]) * chunks_per_stage)
     counts = {round(num_layers * part / LAYER_SHARES) for part in range(1, LAYER_SHARES)} - {0, num_layers}

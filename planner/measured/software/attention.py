@@ -9,8 +9,8 @@ from planner.measured.cells.told import Told
 from planner.measured.cells.words import NOTHING_SAID, affirmed, is_denied
 from planner.measured.frameworks.kernel_releases import has_flash_on_request, separate_kernels
 from planner.measured.frameworks.releases import release_year
+from planner.measured.software.first_years import possible_since
 from planner.measured.software.framework_habits import OLD_FAMILIES, tells_habits
-from planner.measured.workload.model_names import first_year
 from simulator.domain.choices import AttentionKernel
 from simulator.machine.attention_kernels import FAMILIES_WITHOUT_FLASH
 
@@ -58,8 +58,8 @@ def told_kernel(told: Told, habit: AttentionKernel, family: str, precision: str)
     written = told.text(_COLUMN).lower()
     if named := next((kernel for kernel in get_args(AttentionKernel) if kernel == written), None):
         return cast("AttentionKernel", named)
-    known_since = first_year(told.name("model")) or 0
-    reader = _Reader(told, habit, is_old=family in OLD_FAMILIES and known_since <= LAST_FLASH_1_YEAR)
+    is_old = family in OLD_FAMILIES and (possible_since(told) or 0) <= LAST_FLASH_1_YEAR
+    reader = _Reader(told, habit, is_old=is_old)
     kernel, sequence_length = reader.of_words(written, precision), told.cells.count("seq_len")
     if kernel != "unfused" or not sequence_length:
         return kernel

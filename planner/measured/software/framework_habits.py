@@ -172,7 +172,7 @@ def habits_of(
         family: architecture of the accelerators.
         precision: number format of the products.
         is_fully_sharded: whether a run is known to shard weights, too (ZeRO stage 3).
-        first_year: year before which the network was not published, and so no release without a date is.
+        first_year: year before which nobody can have run it, and so of which no release without a date is.
     """
     name = framework.lower()
     is_old = family in OLD_FAMILIES
@@ -279,9 +279,10 @@ def _by_name(name: str, *, is_old: bool, first_year: int) -> Habits:
         return UNKNOWN
     if is_old and found.on_old_families is not None:
         return found.on_old_families
-    year = release_year(name)
-    last = found.last_early_year
+    year, last = release_year(name), found.last_early_year
     is_early = is_old and first_year <= last if year is None else year <= last
+    if is_early and year is None and first_year:
+        found = _framework(f"{name} {first_year}") or found
     return found.early if found.early and is_early else found.habits
 
 

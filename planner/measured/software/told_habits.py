@@ -12,8 +12,8 @@ from planner.measured.frameworks.releases import LAST_SEPARATE_YEAR, release_yea
 from planner.measured.layout.sharding import LAST_STAGE, sharded_copies, zero_stage
 from planner.measured.recomputation.cell import recomputed
 from planner.measured.software.attention import told_kernel
+from planner.measured.software.first_years import possible_since
 from planner.measured.software.framework_habits import habits_of, tells_habits
-from planner.measured.workload.model_names import first_year
 
 UNTOLD_HABITS = (
     "selective_recompute",
@@ -68,9 +68,8 @@ def told_habits(told: Told, family: str, precision: str) -> Habits:
     sharding = told.text("zero_stage_or_fsdp")
     framework = told.framework or (_SHARDED_BY_PYTORCH if "fsdp" in sharding.lower() else "")
     is_fully_sharded = zero_stage(sharding) == LAST_STAGE
-    known_since = first_year(told.name("model"))
     habits = habits_of(
-        framework, family, precision, is_fully_sharded=is_fully_sharded, first_year=known_since
+        framework, family, precision, is_fully_sharded=is_fully_sharded, first_year=possible_since(told)
     )
     if not told.name("framework") or not tells_habits(framework) or _ONLY_NEAR.search(framework):
         told.assumed.append("framework")

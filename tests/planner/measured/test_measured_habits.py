@@ -7,12 +7,37 @@ from pathlib import Path
 
 import pytest
 
+from planner.measured.fitting_choices import with_room
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, compare, job_of, memory_kind, plan_of
 from planner.measured.software.framework_habits import habits_of
 from planner.validation.comparison import entries_of, memory_verdicts
 from simulator.memory.peak import memory_by_stage
 from tests.planner.measured_rows import LLAMA_405B, QWEN3_30B, RUN, shipped, simulated_row, written
+
+GPT_175B_ON_A100 = {
+    **RUN,
+    "model": "GPT 175B",
+    "layers": 96,
+    "hidden": 12_288,
+    "heads": 96,
+    "kv_heads": 96,
+    "ffn_hidden": 49_152,
+    "mlp_matrices": 2,
+    "seq_len": 2048,
+    "gpu": "A100-80GB",
+    "framework": "Megatron-LM",
+    "precision": "bf16",
+    "n_gpus": 256,
+    "dp": "",
+    "tp": 8,
+    "pp": 8,
+    "vpp": 6,
+    "micro_batch": 1,
+    "global_batch": 768,
+    "recompute": "",
+    "step_time_s": 40,
+}
 
 
 def row_of(folder: Path, **changes: object) -> Row:
@@ -349,6 +374,23 @@ class TestHabitsOfReleases:
     )
     def test_a_framework_that_is_known_and_dated_is_not_assumed(self, tmp_path: Path, framework: str) -> None:
         assert "framework" not in row_of(tmp_path, framework=framework)["assumed"].split()
+
+    @pytest.mark.parametrize(
+        ("changes", "attention", "hides_sums", "recompute"),
+        [
+            ({"sp": "no"}, "unfused", "false", "full"),
+            ({"sp": "yes"}, "unfused", "true", "selective"),
+            ({"sp": "no", "cp": 2}, "flash", "true", "none"),
+            ({"sp": "yes", "source": "Narayanan et al. SC'21"}, "unfused", "false", "selective"),
+        ],
+    )
+    def test_what_splits_a_network_dates_megatron_where_nothing_else_does(
+        self, tmp_path: Path, changes: Mapping[str, object], attention: str, hides_sums: str, recompute: str
+    ) -> None:
+        row = simulated_row(tmp_path, {**GPT_175B_ON_A100, **changes})
+        assert (row["attention"], row["overlaps_input_gradients"]) == (attention, hides_sums)
+        (known,) = with_room(compare([row]))
+        assert (known.row["recompute"], known.row["recompute_num_layers"]) == (recompute, "")
 
     def test_internevo_sends_weights_before_the_next_step(self, tmp_path: Path) -> None:
         shown, hidden = (job_of(row_of(tmp_path, framework=name)) for name in ("InternEvo", "NeMo 25.02"))
