@@ -33,8 +33,8 @@ WIDE_RATIO = 2.0
 """Upper over lower end of the interval of a measured step from which it is told beside the recommendation."""
 
 KNOWN_STEPS = {
-    "tpu": "13 published steps on TPU v6e, on which no constant was fitted, are simulated 25 to 41 % too slow: TPUs are likely "
-    "faster beside GPUs than this answer says"
+    "tpu": "13 published steps on TPU v6e, on which no constant was fitted, are simulated 2 to 12 % too fast: beside GPUs, "
+    "TPUs are likely slower than this answer says"
 }
 """What published steps say of architectures with efficiencies of another one, scaled (`benchmarks/data/tpu_steps.csv`)."""
 KNOWN_HYBRIDS = (

@@ -68,8 +68,8 @@ class Accelerator(Record):
     measured_bf16_flop_per_s: PositiveFloat | None = None
     """Fastest dense 16-bit matrix product that anyone measured; left out where nobody published one."""
     has_fixed_clock: bool = False
-    """Whether the peaks are at the chip's only clock, as for TPUs until v5p; other peaks are at a boost clock, which the power
-    limit partly takes back under load."""
+    """Whether the peaks are at the chip's only clock, as for TPUs; other peaks are at a boost clock, which the power limit
+    partly takes back under load."""
     thermal_design_power_w: PositiveFloat
     """Power limit of the accelerator (TDP)."""
     idle_power_w: PositiveFloat

@@ -61,7 +61,10 @@ def test_eight_bits_that_are_integers_are_told_so(plan: Plan) -> None:
     workload = changed(WORKLOAD, precisions=(plan.precision,))
     (note,) = precision_notes(job_of(workload, rented("tpu-v5p")), plan)
     assert "fp8 stands for 8-bit integers (AQT" in note
-    assert "integers" not in precision_notes(job_of(WORKLOAD, rented("tpu-v7")), plan_of(data=16, zero=3))[0]
+    assert (
+        "integers"
+        not in precision_notes(job_of(WORKLOAD, rented("b200-sxm-180gb")), plan_of(data=16, zero=3))[0]
+    )
 
 
 def test_a_recommended_design_has_the_note() -> None:
