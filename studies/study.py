@@ -21,6 +21,7 @@ from studies.evaluation.evaluator import Simulation
 from studies.exhaustive import Exhaustive, Reducer, reduce_all
 from studies.search import Searcher
 from studies.searchers.chance import UntilFeasible
+from studies.searchers.ends import Ends, ends_of
 from studies.searchers.estimates import Estimator
 from studies.searchers.evolution import Evolution
 from studies.searchers.neighbours import Neighbours
@@ -245,7 +246,7 @@ def _budget(job: Job, num_evaluations: float) -> Budget:
 
 
 def _refine(searcher: Searcher, algorithm: Algorithm, seed: int) -> bool:
-    """Tunes the continuous knobs of the front that an algorithm found; returns whether it ran to the end.
+    """Tunes how the designs of the front that an algorithm found are run; returns whether it ran to the end.
 
     Its evaluations come on top of the search budget; the limit in seconds applies to the whole study.
     """
@@ -256,14 +257,20 @@ def _refine(searcher: Searcher, algorithm: Algorithm, seed: int) -> bool:
     searcher.remember(front)
     if algorithm is Algorithm.EXHAUSTIVE:
         searcher.remember(_listed_beside(searcher.job, refinement.designs))
-    if not _improved(searcher, refinement):
+    if not _improved(searcher, refinement) or not _improved(searcher, Settling(_front_of(searcher))):
         return False
-    refined = searcher.archive.front
-    assert refined is not None, "a front only grows"
-    return _improved(searcher, Settling(refined))
+    if algorithm is Algorithm.EXHAUSTIVE:
+        searcher.remember(_listed_beside(searcher.job, ends_of(searcher.job, _front_of(searcher))))
+    return _improved(searcher, Ends(searcher.job, searcher.archive))
 
 
-def _improved(searcher: Searcher, algorithm: Refinement | Settling) -> bool:
+def _front_of(searcher: Searcher) -> Evaluation:
+    front = searcher.archive.front
+    assert front is not None, "a front only grows"
+    return front
+
+
+def _improved(searcher: Searcher, algorithm: Refinement | Settling | Ends) -> bool:
     """Tries what may improve a front; returns whether it ran to the end."""
     most = searcher.archive.num_evaluated + algorithm.num_designs
     return searcher.run(algorithm, Budget(num_evaluations=most, max_seconds=searcher.job.search.max_seconds))

@@ -29,7 +29,7 @@ from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.run.spare_nodes import sufficient_spare_nodes
 from simulator.simulate import Outcomes, simulate
-from simulator.table import Floats
+from simulator.table import Floats, Integers
 from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.spread_rows import spread_rows
 
@@ -59,9 +59,7 @@ class Refinement(SearchAlgorithm):
         rows = spread_rows(len(front), MAX_DESIGNS)
         self.designs = designs = front.take(rows)
         """The designs from which it starts."""
-        listed = sufficient_spare_nodes(job, designs.plans)
-        # A slow run may need more, but proofs about answers cover no more than are listed.
-        spares = np.minimum(listed, sufficient_spare_nodes(job, designs.plans, designs.outcomes.run.calm_s))
+        spares = enough_spares(job, designs)
         intervals = _intervals(job, designs.plans)
         self._tuners = [
             _Tuner(job, designs.take(np.array([row])), int(spares[row]), intervals[row], seed + row)
@@ -166,6 +164,13 @@ class _Tuner:
             ratios = values / self._start.objectives(self._job)[0]
         weights = np.array(self._job.objective_weights)
         self._study.tell(self._trial, _mean_log(ratios, weights) + PENALTY * min(excess, 1e6))
+
+
+def enough_spares(job: Job, designs: Evaluation) -> Integers:
+    """Returns the most spare nodes that are tried for designs with fewer, `(n,)`."""
+    listed = sufficient_spare_nodes(job, designs.plans)
+    # A slow run may need more, but proofs about answers cover no more than are listed.
+    return np.minimum(listed, sufficient_spare_nodes(job, designs.plans, designs.outcomes.run.calm_s))
 
 
 def _mean_log(ratios: Floats, weights: Floats) -> float:

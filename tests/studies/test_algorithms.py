@@ -24,6 +24,7 @@ from studies.designs.plan_keys import are_same, plan_keys
 from studies.exhaustive import Exhaustive
 from studies.searchers.algorithm_contract import AlgorithmContract
 from studies.searchers.chance import UntilFeasible
+from studies.searchers.ends import Ends
 from studies.searchers.estimates import Estimator, bounds_of
 from studies.searchers.neighbours import Neighbours
 from studies.searchers.random_search import RandomSearch
@@ -196,6 +197,12 @@ class TestSettling(AlgorithmContract):
         front = some_front(space).front
         assert front is not None
         return Settling(evaluate(space.job, at_every(600.0, front.plans)))
+
+
+class TestEnds(AlgorithmContract):
+    def begin(self, space: Space, seed: int) -> SearchAlgorithm:
+        del seed  # nothing is random
+        return Ends(space.job, some_front(space))
 
 
 def at_every(interval_s: float, plans: PlanTable) -> PlanTable:

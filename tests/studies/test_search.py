@@ -26,9 +26,10 @@ from studies.files.journal import Journal
 from studies.files.known_designs import KnownDesigns
 from studies.progress import Progress, Stop, never_stop
 from studies.search import Searcher
+from studies.searchers.ends import MOST_DESIGNS, Ends
 from studies.searchers.evolution import Evolution
 from studies.searchers.random_search import RandomSearch
-from studies.searchers.refine import Refinement
+from studies.searchers.refine import Refinement, enough_spares
 from studies.searchers.settling import Settling
 from studies.searchers.stopping import Budget, StopRules, gained_fraction
 from studies.study import StudyResult, run_study, searched_front
@@ -99,6 +100,47 @@ def test_no_design_of_a_refined_front_would_be_better_at_the_best_expected_inter
     assert not is_beaten.any()
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "seed"), [("exhaustive", 0), ("random", 0), ("random", 1), ("random", 2)]
+)
+def test_no_end_of_a_refined_front_has_a_lower_design_beside_it(algorithm: str, seed: int) -> None:
+    job = small_job(
+        algorithm=algorithm,
+        max_evaluations=60,
+        population_size=10,
+        num_refinements=2,
+        checkpoint_schemes=["sync_sharded", "async", "in_memory_peer"],
+        tensor_parallel=[1, 2],
+        pipeline_parallel=[1],
+        context_parallel=[1],
+    )
+    result, batches = study_by_batch(job, Simulation(job), seed)
+    walked = [found for stage, found in batches if stage == Ends.stage]
+    assert 0 < sum(map(len, walked)) < MOST_DESIGNS
+    front = result.archive.front
+    assert front is not None
+    values = front.objectives(job)
+    for column, row in enumerate(np.argmin(values, axis=0)):
+        end = front.plans.take(np.array([row]))
+        spares, cap = int(end.num_spare_nodes[0]), float(end.power_cap_fraction[0])
+        beside = [
+            *(end.saving_by(scheme) for scheme in job.search.checkpoint_schemes),
+            *(
+                replace(end, num_spare_nodes=np.array([number]))
+                for number in (spares - 1, spares + 1)
+                if 0 <= number <= enough_spares(job, front)[row]
+            ),
+            *(
+                replace(end, power_cap_fraction=np.array([round(other, 2)]))
+                for other in (cap - 0.05, cap + 0.05)
+                if 0.6 <= round(other, 2) <= 1.0
+            ),
+        ]
+        plans = replace(PlanTable.concatenate(beside), checkpoint_interval_s=np.full(len(beside), np.nan))
+        found = evaluate(job, plans)
+        assert not (found.objectives(job)[found.is_feasible, column] < values[row, column]).any()
+
+
 def test_evaluations_are_not_exceeded_by_one() -> None:
     job = small_job(algorithm="nsga2", max_evaluations=137, population_size=50)
     assert study(job)[0].archive.num_evaluated == 137
@@ -122,7 +164,8 @@ def test_progress_counts_the_designs_of_a_study_towards_the_end_of_each_stage() 
     refined = [each for each in reports if each.stage == Refinement.stage]
     assert refined[-1].num_total == 20 + 2 * len(front)  # two changes of each of its designs
     assert refined[-1].num_done > 20
-    assert reports[-1].num_done == reports[-1].num_total == archive.num_evaluated
+    assert reports[-1].stage == Ends.stage
+    assert reports[-1].num_done == archive.num_evaluated
 
 
 def test_seconds_end_a_search_but_not_an_exhaustive_one() -> None:

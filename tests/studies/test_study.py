@@ -14,8 +14,12 @@ from constraints.space import pruned_space
 from objectives.pareto import hypervolume
 from studies.designs.knobs import OUT_OF_BOUNDS, Knobs
 from studies.designs.plan_keys import are_same, plan_keys
+from studies.evaluation.evaluator import Simulation
+from studies.searchers.ends import Ends
+from studies.searchers.refine import Refinement
+from studies.searchers.settling import Settling
 from studies.study import StudyResult
-from tests.studies.study_jobs import small_job, study, with_limits
+from tests.studies.study_jobs import small_job, study, study_by_batch, with_limits
 from tests.support import job_with
 
 FEW: Mapping[str, object] = {"tensor_parallel": [1, 2], "context_parallel": [1]}
@@ -32,8 +36,9 @@ def exhaustive_study() -> tuple[StudyResult, list[Evaluation]]:
 
 
 @cache
-def refined_study() -> tuple[StudyResult, list[Evaluation]]:
-    return study(small_job(num_refinements=12))
+def refined_study() -> tuple[StudyResult, list[tuple[str, Evaluation]]]:
+    job = small_job(num_refinements=12)
+    return study_by_batch(job, Simulation(job))
 
 
 @cache
@@ -125,15 +130,20 @@ def test_removing_a_limit_never_makes_the_front_worse(limit: str) -> None:
 
 def test_refinement_only_adds_to_the_front_and_stays_between_its_bounds() -> None:
     refined = small_job(num_refinements=12)
-    plain, (result, evaluated) = exhaustive_study()[0].archive.front, refined_study()
+    plain, (result, batches) = exhaustive_study()[0].archive.front, refined_study()
     assert plain is not None
     assert result.archive.front is not None
     assert beaten(plain.objectives(refined), by=result.archive.front.objectives(refined)).all()
-    tuned, settled = all_of(evaluated[-13:-1]).plans, evaluated[-1].plans
-    assert np.isnan(settled.checkpoint_interval_s).all()
-    assert (tuned.power_cap_fraction >= 0.6).all()
-    assert (tuned.power_cap_fraction <= 1.0).all()
+    tuned, settled, walked = (
+        all_of([found for stage, found in batches if stage == part.stage]).plans
+        for part in (Refinement, Settling, Ends)
+    )
     assert np.isfinite(tuned.checkpoint_interval_s).all()
+    for later in (settled, walked):
+        assert np.isnan(later.checkpoint_interval_s).all()
+    for plans in (tuned, settled, walked):
+        assert (plans.power_cap_fraction >= 0.6).all()
+        assert (plans.power_cap_fraction <= 1.0).all()
     assert result.is_complete
 
 
