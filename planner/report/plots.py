@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,14 +42,17 @@ COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e0
 """Okabe and Ito's colours, which the colour-blind can tell apart, and grey for the rest; as in report.css."""
 ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", "#f0c8ab"
 LOW, HIGH = "#86c1ea", "#0067a5"
-TITLE_CHARACTERS: Final = 88
 CAPACITY: Final = "memory capacity"
 LEGEND_COLUMNS: Final = 4
 """Most columns of a legend."""
 LEGEND_DOT_POINTS: Final = 6.0
 """Size of legend dots, in points, for designs that are only specks in the picture."""
+ROOM_OF_ROW: Final = 0.5
+"""Distance from the first and the last bar to the ends of the vertical axis, in rows; marks end at 0.45."""
 ROOM_BELOW_FRACTION, ROOM_ABOVE_FRACTION = 0.1, 0.3
 """Margins around the front, as shares of its extent; below it are few designs that meet the limits."""
+WIDE_RATIO: Final = 10.0
+"""Greatest over least value from which the axes of a front are logarithmic, as in controls.js."""
 STYLE: Final[dict[Any, Any]] = {
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -88,8 +92,8 @@ def drawing(figure: Figure, cloud: DesignCloud) -> Canvas:
     from matplotlib.figure import Figure as NewCanvas
 
     canvas = NewCanvas(figsize=(WIDTH_IN, _height_in(figure)), dpi=DOTS_PER_INCH, layout="constrained")
-    title = textwrap.fill(figure.title.replace(" %", "\N{NO-BREAK SPACE}%"), TITLE_CHARACTERS)
-    canvas.suptitle(title, x=0.01, horizontalalignment="left", fontsize=10.5, fontweight="bold")
+    title = figure.title.replace(" %", "\N{NO-BREAK SPACE}%")
+    canvas.suptitle(title, x=0.01, horizontalalignment="left", fontsize=10.5, fontweight="bold", wrap=True)
     _draw(canvas.add_subplot(), figure, cloud)
     return canvas
 
@@ -142,7 +146,7 @@ def _draw_bars(axes: Axes, figure: BarsFigure) -> None:
             ends = [row - 0.45, row + 0.45]
             axes.plot([bar.capacity] * 2, ends, color="black", linestyle="--", linewidth=1.2, label=CAPACITY)
     axes.set_yticks(rows, [textwrap.fill(bar.label, 34) for bar in figure.bars])
-    axes.invert_yaxis()
+    axes.set_ylim(len(rows) - 1.0 + ROOM_OF_ROW, -ROOM_OF_ROW)
     axes.tick_params(axis="y", length=0)
     _write_ticks(axes.xaxis, figure.quantity)
     _write_legend(axes)
@@ -158,7 +162,7 @@ def _draw_ranges(axes: Axes, figure: RangesFigure) -> None:
     labels = [f"{each.label}, {ends_text(each.low_text, each.high_text)}" for each in figure.ranges]
     axes.set_yticks(range(len(labels)), labels)
     axes.axvline(figure.mid, color="black", linewidth=0.8)
-    axes.invert_yaxis()
+    axes.set_ylim(len(labels) - 1.0 + ROOM_OF_ROW, -ROOM_OF_ROW)
     axes.tick_params(axis="y", length=0)
     _write_ticks(axes.xaxis, figure.quantity, WIDTH_IN - CHARACTER_IN * max(map(len, labels)))
     axes.fill_between([], [], color=LOW, label="input at low end")
@@ -249,8 +253,11 @@ def _draw_front(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel(figure.y_label)
     axes.grid(visible=True, color="#dfe2e7", linewidth=0.7)
-    _write_ticks(axes.xaxis, figure.x_quantity)
-    _write_ticks(axes.yaxis, figure.y_quantity)
+    for axis, quantity in ((axes.xaxis, figure.x_quantity), (axes.yaxis, figure.y_quantity)):
+        if axis.get_scale() == "log":
+            _place_ticks(axis, log_ticks(*axis.get_view_interval()), quantity)
+        else:
+            _write_ticks(axis, quantity)
     _write_legend(axes)
 
 
@@ -272,7 +279,8 @@ def _draw_points(axes: Axes, points: Sequence[FrontPoint], look: _Look) -> None:
 def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
     """The other designs near the front, as one image, which keeps SVG small."""
     x_column, y_column = (cloud.numbers[name] for name in (figure.x_field, figure.y_field))
-    (left, right), (bottom, top) = (_window(figure, name) for name in ("x", "y"))
+    is_log = _is_wide(figure)
+    (left, right), (bottom, top) = (_window(figure, name, is_log=is_log) for name in ("x", "y"))
     is_near = (left <= x_column) & (x_column <= right) & (bottom <= y_column) & (y_column <= top)
     for label, colour, is_kind in (
         ("violates a limit", BROKEN, cloud.broken > 0),
@@ -282,6 +290,9 @@ def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
         if rows.any():
             axes.scatter(x_column[rows], y_column[rows], s=3.0, color=colour, rasterized=True)
             axes.plot([], [], "o", markersize=LEGEND_DOT_POINTS, color=colour, label=label)
+    if is_log:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, top)
     if num_beyond := int(np.count_nonzero(~is_near)):
@@ -289,13 +300,27 @@ def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
         axes.set_title(told, fontsize=8.0, color=SOFT, loc="right")
 
 
-def _window(figure: FrontFigure, axis: Literal["x", "y"]) -> tuple[float, float]:
+def _is_wide(figure: FrontFigure) -> bool:
+    """Returns whether the picture has logarithmic axes: the front would be a hook along equal steps."""
+    left, right = _ends(figure, "x")
+    return left > 0.0 and right > WIDE_RATIO * left and _ends(figure, "y")[0] > 0.0
+
+
+def _window(figure: FrontFigure, axis: Literal["x", "y"], *, is_log: bool) -> tuple[float, float]:
     """The ends of an axis, with a margin on both sides of the front and its error bars."""
-    values = [(getattr(point, axis), point.interval) for point in figure.points]
-    low = min(value * interval.low_fraction for value, interval in values)
-    high = max(value * interval.high_fraction for value, interval in values)
+    low, high = _ends(figure, axis)
+    if is_log:
+        extent = math.log(high / low) or 1.0
+        return low * math.exp(-ROOM_BELOW_FRACTION * extent), high * math.exp(ROOM_ABOVE_FRACTION * extent)
     extent = high - low or high or 1.0
     return max(low - ROOM_BELOW_FRACTION * extent, 0.5 * low), high + ROOM_ABOVE_FRACTION * extent
+
+
+def _ends(figure: FrontFigure, axis: Literal["x", "y"]) -> tuple[float, float]:
+    """The least and the greatest value of the front, with error bars."""
+    values = [(getattr(point, axis), point.interval) for point in figure.points]
+    low = min(value * interval.low_fraction for value, interval in values)
+    return low, max(value * interval.high_fraction for value, interval in values)
 
 
 def _write_ticks(axis: Axis, quantity: Quantity, room_in: float = WIDTH_IN) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from planner.recommended.design_words import in_site, layout
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.fastest import FastestRuns
@@ -70,10 +68,13 @@ def offers_tried(job: Job, best: Design) -> list[int]:
 
 
 def sizes_of(job: Job, offer: int, num_gpus: int, most: int = MOST_SIZES) -> list[int]:
-    """Returns sizes of an offer: its ends, `num_gpus` if the offer allows it, and doublings between, evenly spread."""
+    """Returns sizes of an offer: its ends, `num_gpus` if the offer allows it, and powers of two between, evenly spread.
+
+    Powers of two have layouts for most batches; doublings of a rack of 72 have few.
+    """
     allowed = job.offers[offer].num_gpus
-    doublings = {allowed.min << power for power in range(int(np.log2(allowed.max / allowed.min)) + 1)}
-    sizes = sorted(doublings | {allowed.max})
+    powers = {1 << power for power in range(allowed.min.bit_length(), allowed.max.bit_length())}
+    sizes = sorted(powers | {allowed.min, allowed.max})
     chosen = {sizes[row] for row in spread_rows(len(sizes), most)}
     return sorted(chosen | ({num_gpus} if allowed.min <= num_gpus <= allowed.max else set()))
 

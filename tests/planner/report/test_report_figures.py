@@ -26,7 +26,7 @@ from planner.report.figures import part_colours, show_figure
 from planner.report.flips import flips
 from planner.report.front import front_figure
 from planner.report.plots import STYLE, drawing
-from planner.report.rivals import rivals
+from planner.report.rivals import rivals, sizes_of
 from planner.report.scaling import MOST_SIZES, curve_of, curve_title, few_sizes, scaling
 from planner.report.sources import report_of_folder
 from planner.report.spread import spreads
@@ -771,6 +771,24 @@ def test_accelerators_beyond_the_third_are_named(tmp_path: Path) -> None:
     (left_out,) = set(names) - set(drawn_names)
     assert drawn_names[0] == best_of(report).accelerator
     assert lines.note.endswith(f" Not compared: {left_out}; at most 3 accelerators are drawn.")
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "sizes"),
+    [
+        (64, 1024, [64, 128, 256, 512, 576, 1024]),
+        (72, 2304, [72, 128, 256, 512, 576, 1024, 2048, 2304]),
+        (96, 100, [96, 100]),
+        (8, 8, [8]),
+    ],
+)
+def test_sizes_of_an_offer_are_its_ends_and_powers_of_two(least: int, most: int, sizes: list[int]) -> None:
+    offer = {
+        "accelerator": "gb200",
+        "num_gpus": {"min": least, "max": most},
+        "rent_usd_per_gpu_hour": 5.0,
+    }
+    assert sizes_of(job_with(offer), 0, 576, most=10) == sizes
 
 
 def test_an_accelerator_that_is_rented_and_bought_is_drawn_over_the_sizes_of_both_offers(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, cast
 
+import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.container import ErrorbarContainer
@@ -31,7 +32,7 @@ from planner.report.data import (
     StepInterval,
 )
 from planner.report.front import front_figure
-from planner.report.plots import BROKEN, COLOURS, FAINT, HIGH, LOW, TITLE_CHARACTERS, drawing
+from planner.report.plots import BROKEN, COLOURS, FAINT, HIGH, LOW, STYLE, drawing
 from tests.planner.report_studies import drawn
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def test_error_bars_reach_to_the_ends_of_the_interval_and_the_picture_beyond_the
 
 @pytest.mark.parametrize(
     ("points", "ends"),
-    [([(10.0, 1.0, 0.0)], (9.0, 13.0)), ([(1.0, 1.0, 0.0), (90.0, 1.0, 0.0)], (0.5, 116.7))],
+    [([(10.0, 1.0, 0.0)], (9.0, 13.0)), ([(1.0, 1.0, 0.0), (9.9, 1.0, 0.0)], (0.5, 12.57))],
 )
 def test_a_front_of_one_design_and_one_that_begins_near_zero_have_room_around_them(
     points: list[tuple[float, float, float]], ends: tuple[float, float]
@@ -194,14 +195,28 @@ def test_labels_of_the_marks_of_a_histogram_stand_above_each_other() -> None:
     assert 20.0 < min(ends) < max(ends) < axes.get_ylim()[1]
 
 
-def test_a_long_title_has_several_lines() -> None:
-    bars = BarsFigure(
-        name="x",
-        title="word " * 40,
-        note="",
-        quantity="usd",
-        bars=(Bar(label="one", parts=(Part(label="a", value=1.0),)),),
-    )
-    title = drawing(bars, drawn().cloud).get_suptitle()
-    assert title == textwrap.fill("word " * 40, TITLE_CHARACTERS)
-    assert max(map(len, title.splitlines())) <= 88
+@pytest.mark.parametrize("word", ["i", "b200-sxm-180gb", "WWWWW"])
+def test_a_long_title_has_several_lines_within_the_picture(word: str) -> None:
+    def extent(title: str) -> tuple[float, float]:
+        bar = Bar(label="one", parts=(Part(label="a", value=1.0),))
+        canvas = drawing(
+            BarsFigure(name="x", title=title, note="", quantity="usd", bars=(bar,)), drawn().cloud
+        )
+        FigureCanvasAgg(canvas).draw()  # type: ignore[no-untyped-call]
+        (text,) = canvas.texts
+        box = text.get_window_extent()
+        return box.x1 / canvas.bbox.width, box.height
+
+    with mpl.rc_context(STYLE):
+        (_, height), (end, all_lines) = extent(word), extent(" ".join([word] * (120 // len(word))))
+    assert end <= 1.0
+    assert all_lines >= 1.9 * height
+
+
+def test_a_front_over_more_than_a_decade_has_logarithmic_axes_as_on_the_page() -> None:
+    narrow, wide = front_of((1.0, 9.0, 0.0), (9.0, 3.0, 0.0)), front_of((1.0, 9.0, 0.0), (11.0, 3.0, 0.0))
+    scales = [[axes.get_xscale(), axes.get_yscale()] for axes in map(axes_of, (narrow, wide))]
+    assert scales == [["linear", "linear"], ["log", "log"]]
+    axes = axes_of(wide)
+    assert axes.get_xlim() == pytest.approx((11.0**-0.1, 11.0**1.3))
+    assert axes.get_xticks().tolist() == [1.0, 2.0, 5.0, 10.0, 20.0]
