@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +51,7 @@ ROOM_OF_ROW: Final = 0.5
 ROOM_BELOW_FRACTION, ROOM_ABOVE_FRACTION = 0.1, 0.3
 """Margins around the front, as shares of its extent; below it are few designs that meet the limits."""
 WIDE_RATIO: Final = 10.0
-"""Greatest over least value from which the axes of a front are logarithmic, as in controls.js."""
+"""Ratio of the ends of the horizontal axis above which both axes are logarithmic, as in controls.js."""
 STYLE: Final[dict[Any, Any]] = {
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -279,8 +278,7 @@ def _draw_points(axes: Axes, points: Sequence[FrontPoint], look: _Look) -> None:
 def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
     """The other designs near the front, as one image, which keeps SVG small."""
     x_column, y_column = (cloud.numbers[name] for name in (figure.x_field, figure.y_field))
-    is_log = _is_wide(figure)
-    (left, right), (bottom, top) = (_window(figure, name, is_log=is_log) for name in ("x", "y"))
+    (left, right), (bottom, top) = (_window(figure, name) for name in ("x", "y"))
     is_near = (left <= x_column) & (x_column <= right) & (bottom <= y_column) & (y_column <= top)
     for label, colour, is_kind in (
         ("violates a limit", BROKEN, cloud.broken > 0),
@@ -290,7 +288,7 @@ def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
         if rows.any():
             axes.scatter(x_column[rows], y_column[rows], s=3.0, color=colour, rasterized=True)
             axes.plot([], [], "o", markersize=LEGEND_DOT_POINTS, color=colour, label=label)
-    if is_log:
+    if right > WIDE_RATIO * left and min(left, bottom) > 0.0:
         axes.set_xscale("log")
         axes.set_yscale("log")
     axes.set_xlim(left, right)
@@ -300,27 +298,13 @@ def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
         axes.set_title(told, fontsize=8.0, color=SOFT, loc="right")
 
 
-def _is_wide(figure: FrontFigure) -> bool:
-    """Returns whether the picture has logarithmic axes: the front would be a hook along equal steps."""
-    left, right = _ends(figure, "x")
-    return left > 0.0 and right > WIDE_RATIO * left and _ends(figure, "y")[0] > 0.0
-
-
-def _window(figure: FrontFigure, axis: Literal["x", "y"], *, is_log: bool) -> tuple[float, float]:
+def _window(figure: FrontFigure, axis: Literal["x", "y"]) -> tuple[float, float]:
     """The ends of an axis, with a margin on both sides of the front and its error bars."""
-    low, high = _ends(figure, axis)
-    if is_log:
-        extent = math.log(high / low) or 1.0
-        return low * math.exp(-ROOM_BELOW_FRACTION * extent), high * math.exp(ROOM_ABOVE_FRACTION * extent)
-    extent = high - low or high or 1.0
-    return max(low - ROOM_BELOW_FRACTION * extent, 0.5 * low), high + ROOM_ABOVE_FRACTION * extent
-
-
-def _ends(figure: FrontFigure, axis: Literal["x", "y"]) -> tuple[float, float]:
-    """The least and the greatest value of the front, with error bars."""
     values = [(getattr(point, axis), point.interval) for point in figure.points]
     low = min(value * interval.low_fraction for value, interval in values)
-    return low, max(value * interval.high_fraction for value, interval in values)
+    high = max(value * interval.high_fraction for value, interval in values)
+    extent = high - low or high or 1.0
+    return max(low - ROOM_BELOW_FRACTION * extent, 0.5 * low), high + ROOM_ABOVE_FRACTION * extent
 
 
 def _write_ticks(axis: Axis, quantity: Quantity, room_in: float = WIDTH_IN) -> None:
