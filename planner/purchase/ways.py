@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from constraints.evaluation import Evaluation
+from objectives.carbon import embodied_parts
 from objectives.cost import storage_usd
 from objectives.usage import Usage, num_held_gpus
 from planner.input.yaml_text import read_document
@@ -59,7 +60,7 @@ class Candidate:
     operational_kgco2e: float
     """Those of the energy."""
     used_up_kgco2e: float
-    """Those of making storage and replaced accelerators, which are the run's own whoever has the nodes."""
+    """Those of making storage, which is used in every hour that counts, and replaced accelerators: the run's own."""
     storage_usd: float
     """Storage that is bought for the run."""
     plan: Plan
@@ -257,6 +258,8 @@ def _fastest(job: Job, seed: int, known: Evaluation | None) -> Evaluation | None
 
 def _candidate(job: Job, front: Evaluation, row: int, place: tuple[int, int]) -> Candidate:
     scores, nodes = front.scores, num_held_gpus(job, front.plans)[row] / job.offers[0].node.num_accelerators
+    always, usage = used_always(job), Usage.of(front.outcomes)
+    stored_kgco2e = embodied_parts(always, front.plans, usage)["embodied_storage_kgco2e"]
     return Candidate(
         job=place[0],
         offer=place[1],
@@ -267,8 +270,8 @@ def _candidate(job: Job, front: Evaluation, row: int, place: tuple[int, int]) ->
         idle_power_w=_idle_power_w(job, front.plans.plan(row)),
         carbon_kgco2e=float(scores.carbon_kgco2e[row]),
         operational_kgco2e=float(scores.operational_kgco2e[row]),
-        used_up_kgco2e=float((scores.embodied_storage_kgco2e + scores.embodied_replacements_kgco2e)[row]),
-        storage_usd=float(storage_usd(used_always(job), Usage.of(front.outcomes))[row]),
+        used_up_kgco2e=float((stored_kgco2e + scores.embodied_replacements_kgco2e)[row]),
+        storage_usd=float(storage_usd(always, usage)[row]),
         plan=front.plans.plan(row),
     )
 
