@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from planner.recommended.design_words import layout, offer_words, site_words
-from planner.recommended.recommendation import Design
+from planner.recommended.told_apart import unseen_decisions
 from planner.report.data import DesignCounts, FrontFigure, Quantity, Report, StepInterval
 from planner.report.front import role_of
 from planner.report.html import Html, joined, tag
@@ -184,7 +184,9 @@ def _parallel() -> Html:
 def _front_table(report: Report) -> Html:
     """The front; if it is too long for a page, some of its designs, evenly spread."""
     front = report.answer.front
-    rows = [_row(report, front[row], row) for row in spread_rows(len(front), MOST_ROWS).tolist()]
+    shown = spread_rows(len(front), MOST_ROWS).tolist()
+    unseen = unseen_decisions([front[row] for row in shown])
+    rows = [_row(report, row, told) for row, told in zip(shown, unseen, strict=True)]
     heading = ["design", "accelerators", "layout", *(name for name, _, _ in COLUMNS), "80 % interval", "role"]
     designs = human.designs(len(front))
     title = designs if len(rows) == len(front) else f"{human.count(len(rows))} of {designs}"
@@ -196,8 +198,8 @@ def _front_table(report: Report) -> Html:
     )
 
 
-def _row(report: Report, design: Design, row: int) -> list[str]:
-    place = f"answer.front.{row}"
+def _row(report: Report, row: int, unseen: str) -> list[str]:
+    design, place = report.answer.front[row], f"answer.front.{row}"
     button = tag(
         "button",
         str(design.design_id),
@@ -215,7 +217,7 @@ def _row(report: Report, design: Design, row: int) -> list[str]:
     return [
         button,
         f"{human.count(design.plan.num_gpus)} x {design.accelerator}{offer}{site_words(report.answer, design)}",
-        layout(design.plan),
+        f"{layout(design.plan)}{unseen}",
         *figures,
         _interval(interval, f"step_intervals.{design.design_id}"),
         "" if role == "front" else role,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.padding import Padding
@@ -12,10 +11,10 @@ from rich.text import Text
 
 from planner.recommended.design_words import layout, offer_words
 from planner.recommended.recommendation import Design
+from planner.recommended.told_apart import unseen_decisions
 from planner.text import human
 from planner.text.text_blocks import plain_table
 from simulator.domain.job import Objective
-from simulator.domain.plan import Plan
 from simulator.units import DAY
 
 if TYPE_CHECKING:
@@ -33,16 +32,6 @@ ROBUST = {
 EFFICIENCY = "MFU"
 _LAYOUT = "layout"
 _TO_THE_RIGHT = {"design", "GPUs", EFFICIENCY, *FIGURES, *ROBUST.values()}
-_UNSEEN: tuple[Callable[[Plan], str], ...] = (
-    lambda plan: human.counted(plan.num_spare_nodes, "spare"),
-    lambda plan: f"MBS{plan.micro_batch_size}",
-    lambda plan: f"groups of {plan.interleaved_group_size or plan.pipeline_parallel}",
-    lambda plan: f"ZeRO-{plan.zero_stage}",
-    lambda plan: f"recompute {plan.recompute.value}",
-    lambda plan: plan.precision.value,
-    lambda plan: plan.checkpoint_scheme.value,
-)
-"""Decisions that a layout omits, added to rows that would otherwise look the same."""
 _INDENT = 2
 _WIDE = 100
 """Terminal width from which there is room for two blanks between columns."""
@@ -71,7 +60,8 @@ def show_designs(
         dict(zip(headings, [*([marks[row]] if marks else []), *_cells(design, headings)], strict=True))
         for row, design in enumerate(designs)
     ]
-    _tell_apart(rows, designs)
+    for row, design, decisions in zip(rows, designs, unseen_decisions(designs), strict=True):
+        row[_LAYOUT] += f"{offer_words(design, designs)}{decisions}"
     gap = 1 if has_site or console.width < _WIDE else 2
     if _least_width(headings, rows, gap) <= console.width - _INDENT:
         console.print(Padding(_table(headings, rows, gap), (0, 0, 0, _INDENT)))
@@ -97,19 +87,6 @@ def _cells(design: Design, headings: Sequence[str]) -> list[str]:
         ),
         *([human.percent(design.mfu_fraction)] if EFFICIENCY in headings else []),
     ]
-
-
-def _tell_apart(rows: Sequence[dict[str, str]], designs: Sequence[Design]) -> None:
-    """Adds the offer to layouts if several have the same accelerator, and then the decisions that distinguish equal rows."""
-    for row, design in zip(rows, designs, strict=True):
-        row[_LAYOUT] += offer_words(design, designs)
-    for unseen in _UNSEEN:
-        seen = [(row["GPUs"], row["accelerator"], row.get("site", ""), row[_LAYOUT]) for row in rows]
-        decisions = [unseen(design.plan) for design in designs]
-        num_decisions = Counter(of_equals for of_equals, _ in set(zip(seen, decisions, strict=True)))
-        for row, of_equals, decision in zip(rows, seen, decisions, strict=True):
-            if num_decisions[of_equals] > 1:
-                row[_LAYOUT] += f" {decision}"
 
 
 def _robust_headings(designs: Sequence[Design]) -> list[str]:

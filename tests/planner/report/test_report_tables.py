@@ -7,6 +7,7 @@ import re
 import pytest
 
 from planner.recommended.comparisons import WhatIfCase
+from planner.recommended.design_words import layout
 from planner.recommended.recommendation import Recommendation
 from planner.report import explorer as report_explorer
 from planner.report.data import Bar, BarsFigure, DesignCounts, HistogramFigure, Part
@@ -190,3 +191,16 @@ def test_of_the_groups_of_inputs_the_first_is_open() -> None:
     opened = ["open" in attributes for name, attributes in Page(html).tags if name == "details"]
     assert len(opened) > 2
     assert opened == [True, *[False] * (len(opened) - 1)]
+
+
+def test_designs_of_the_front_that_have_one_layout_are_told_apart_as_on_the_terminal() -> None:
+    report = drawn().report
+    first, *others = report.answer.front
+    more = first.plan.model_copy(update={"num_spare_nodes": first.plan.num_spare_nodes + 1})
+    same = first.model_copy(update={"design_id": 987_654, "plan": more})
+    answer = report.answer.model_copy(update={"front": (first, same, *others)})
+    intervals = {**report.step_intervals, same.design_id: report.step_intervals[first.design_id]}
+    page = Page(str(explorer(report.model_copy(update={"answer": answer, "step_intervals": intervals}))))
+    for plan in (first.plan, more):
+        told = f"{layout(plan)} {human.counted(plan.num_spare_nodes, 'spare')}"
+        assert sum(text.startswith(told) for text in page.texts) == 1
