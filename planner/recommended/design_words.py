@@ -183,8 +183,14 @@ def powers(design: Design) -> Iterator[tuple[str, str, str]]:
 
 
 def merits(design: Design) -> Iterator[tuple[str, str, str]]:
-    """Yields cost and carbon per token and per operation, market-based carbon, water, and rent against purchase."""
+    """Yields market-based carbon, cost and carbon per token and per operation, water, and rent against purchase."""
     found = design.metrics
+    if (market := found.get("operational_market_kgco2e")) is not None:
+        yield (
+            "market-based",
+            human.carbon(market),
+            "operational carbon by what the operator buys, not in the sum",
+        )
     told = {name: figure_text(name, value) for name, value in found.items() if value is not None}
     if {"usd_per_million_tokens", "kwh_per_million_tokens"} <= told.keys():
         yield "per 1M tokens", told["usd_per_million_tokens"], told["kwh_per_million_tokens"]
@@ -192,10 +198,7 @@ def merits(design: Design) -> Iterator[tuple[str, str, str]]:
         yield "per PFLOP-hour", told["usd_per_effective_pflop_hour"], "of model FLOPs"
         delayed = told["carbon_delay_kgco2e_s"]
         yield "per exaFLOP", told["gco2e_per_exaflop"], f"carbon intensity (CCI); {delayed}"
-    market, water = found.get("operational_market_kgco2e"), found.get("water_l")
-    if market is not None:
-        yield "", human.carbon(market), "operational, market-based (by what the operator buys)"
-    if water:
+    if water := found.get("water_l"):
         yield "water", human.water(water), design.water_scope
     rent, own, months = (found.get(name) for name in ("rent_usd", "own_usd", "break_even_months"))
     if rent is not None and own is not None:

@@ -142,9 +142,7 @@ def _configuration(best: Design) -> Html:
         tag("h3", "How to run it"),
         _facts(configuration(best)),
         tag("h3", "Further figures"),
-        _facts(
-            (name or "carbon", f"{figure}, {about}") for name, figure, about in (*powers(best), *merits(best))
-        ),
+        _facts((name, f"{figure}, {about}") for name, figure, about in (*powers(best), *merits(best))),
     )
 
 

@@ -80,6 +80,14 @@ def test_water_is_told_in_cubic_metres() -> None:
     assert ("water", "2,500 m3", "on site") in merits(wet)
 
 
+def test_market_based_carbon_stands_below_the_carbon_of_the_location() -> None:
+    best = design()
+    bought = best.model_copy(update={"metrics": {**best.metrics, "operational_market_kgco2e": 2200.0}})
+    told = [(name, figure) for name, figure, _ in figures(bought, None, "")]
+    below = told[[name for name, _ in told].index("carbon") + 1]
+    assert below == ("market-based", "2.20 t CO2e")
+
+
 def test_the_site_is_told_where_offers_are_at_several() -> None:
     best = design().model_copy(update={"region": "sweden"})
     answer = recommended().model_copy(update={"front": (best,), "recommendation": best})
