@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from planner.text import human
-from simulator.units import DAY, KILO
 
 _UNITS: tuple[tuple[str, Callable[[float], str]], ...] = (
     ("usd_per_million_tokens", lambda usd: f"${human.digits(usd)}"),
     ("usd_per_effective_pflop_hour", lambda usd: f"${human.digits(usd)}"),
     ("kwh_per_million_tokens", lambda kwh: f"{human.digits(kwh)} kWh"),
     ("gco2e_per_exaflop", lambda gco2e: f"{human.digits(gco2e)} g CO2e"),
-    ("_kgco2e_s", lambda kgco2e_s: f"{human.digits(kgco2e_s / KILO / DAY)} t CO2e x days (tCDP)"),
+    ("_kgco2e_s", lambda kgco2e_s: f"{human.carbon_delay(kgco2e_s)} (tCDP)"),
     ("_w_per_s", human.power_ramp),
     ("_per_s", human.digits),
     ("_days", human.days),
@@ -23,7 +22,7 @@ _UNITS: tuple[tuple[str, Callable[[float], str]], ...] = (
     ("_fraction", human.percent),
     ("_probability", human.percent),
     ("_months", lambda months: f"{human.digits(months)} months"),
-    ("_l", lambda litres: f"{human.short(litres)} l"),
+    ("_l", human.water),
     ("_w", human.power),
     ("_s", human.duration),
 )

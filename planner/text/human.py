@@ -134,9 +134,16 @@ def carbon(value_kgco2e: float) -> str:
     return _scaled(value_kgco2e, _CARBON_KG)
 
 
+def carbon_delay(value_kgco2e_s: float) -> str:
+    """Returns greenhouse gases times time: `3,900 t CO2e x days`, `98.1 kg CO2e x days`."""
+    kg_days = value_kgco2e_s / DAY
+    size, unit = (KILO, "t") if kg_days >= KILO else (1.0, "kg")
+    return f"{digits(kg_days / size)} {unit} CO2e x days"
+
+
 def water(value_l: float) -> str:
-    """Returns an amount of water, given in litres: `2,970 m3`."""
-    return f"{digits(value_l / KILO)} m3"
+    """Returns an amount of water, given in litres: `2,970 m3`, `75.8 l`."""
+    return f"{digits(value_l / KILO)} m3" if value_l >= KILO else f"{digits(value_l)} l"
 
 
 def power(value_w: float) -> str:
