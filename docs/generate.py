@@ -154,13 +154,14 @@ the fastest at a size is taken, and named; to compare accelerators, sweep a job 
 offer is refused, and so is a value of an axis that gives the same designs as another one, such as of a limit.
 
 For every size and scheme, the terminal shows the largest goodput and the interval that reaches it. `*` marks schemes on
-another layout, and `-`, with the reason, schemes that no layout supports. Below the tables it tells [how well the steps are
-known](validation.md): their 80 % interval, and once each why some are known less well, as `simulate` does (never measured,
-barely validated, scaled from other accelerators). `--output` (a new CSV file) and `--json` have every row: model, layout,
-whether it is the fastest of its size (`is_fastest_layout`), step, its interval, these reasons with ` | ` between them
-(`step_time_notes`) and MFU; stall, commit time, bytes per GPU and interval of the saves; tokens per second with and without
-interruptions; time, energy, cost and carbon. Where nothing is ever saved, or a run never ends, the file has `inf`, and JSON
-`null`. [The study of cluster size](studies/cluster-size-and-checkpointing.md) is made from one.
+another layout, and `-`, with the reason, schemes that no layout supports. Where axes such as sites, grids and prices leave
+all of this as it is, cost, energy and carbon of the fastest scheme stand beside its time. Below the tables it tells [how
+well the steps are known](validation.md): their 80 % interval, and once each why some are known less well, as `simulate` does
+(never measured, barely validated, scaled from other accelerators). `--output` (a new CSV file) and `--json` have every row:
+model, layout, whether it is the fastest of its size (`is_fastest_layout`), step, its interval, these reasons with ` | `
+between them (`step_time_notes`) and MFU; stall, commit time, bytes per GPU and interval of the saves; tokens per second with
+and without interruptions; time, energy, cost and carbon. Where nothing is ever saved, or a run never ends, the file has
+`inf`, and JSON `null`. [The study of cluster size](studies/cluster-size-and-checkpointing.md) is made from one.
 
 From Python:
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 FIRST_COLUMNS = ("GPUs", "accelerator", "MFU", "time")
-"""Columns in front of those of the schemes."""
+"""Columns in front of those of the schemes,"""
+OTHER_COLUMNS = ("cost", "energy", "carbon")
+"""and those beside them where axes, such as sites and prices, leave all the others as they are."""
 NONE = "-"
 """The cell of a scheme that no layout supports."""
 ELSEWHERE = "*"
@@ -48,14 +50,18 @@ def show_sweep(sweep: Sweep, rows: list[Row], console: Console, *, is_whole: boo
     """
     num_designs = sum(map(can_run, rows))
     headline(console, f"{sweep.name}: {human.designs(num_designs)}", is_good=num_designs > 0)
-    tables = [(name, list(_table(sweep, point))) for name, point in _points(sweep, rows)]
-    for name, lines in tables:
+    points = list(_points(sweep, rows))
+    tables = [list(_table(sweep, point, has_others=False)) for _, point in points]
+    if has_others := len(set(map(tuple, tables))) < len(tables):
+        tables = [list(_table(sweep, point, has_others=True)) for _, point in points]
+    for (name, _), lines in zip(points, tables, strict=True):
         title(console, name)
-        for part in side_by_side(console, lines, num_first=len(FIRST_COLUMNS)):
+        for part in side_by_side(console, lines, num_first=len(_first_columns(has_others=has_others))):
             grid(console, part)
     cells = "Each cell: the highest goodput over all intervals (%), and its interval (minutes)."
-    notes = [f"{cells} Cost, energy, carbon: --output FILE.csv, --json."]
-    if any(cell.endswith(ELSEWHERE) for _, lines in tables for line in lines for cell in line):
+    others = "Other figures are those of the fastest scheme; all:" if has_others else "Cost, energy, carbon:"
+    notes = [f"{cells} {others} --output FILE.csv, --json."]
+    if any(cell.endswith(ELSEWHERE) for lines in tables for line in lines for cell in line):
         notes.append(
             f"{ELSEWHERE} on the fastest layout that supports the scheme, which is not the fastest layout overall."
         )
@@ -163,25 +169,37 @@ def _points(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
         yield f"at {values}" if values else "at every size", point
 
 
-def _table(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, ...]]:
+def _table(sweep: Sweep, rows: list[Row], *, has_others: bool) -> Iterator[tuple[str, ...]]:
     schemes = [scheme.value for scheme in sweep.checkpoint_schemes]
-    yield *FIRST_COLUMNS, *schemes
+    yield *_first_columns(has_others=has_others), *schemes
     for size, here in _grouped(rows, lambda row: human.count(cast(int, row["num_gpus"]))).items():
         best = best_by_scheme(here)
-        yield size, *_best_figures(best), *_cells(best, schemes)
+        yield size, *_best_figures(best, has_others=has_others), *_cells(best, schemes)
 
 
-def _best_figures(best: Mapping[str, Row]) -> tuple[str, str, str]:
-    """Accelerator, MFU and time of the fastest scheme."""
+def _first_columns(*, has_others: bool) -> tuple[str, ...]:
+    return (*FIRST_COLUMNS, *OTHER_COLUMNS) if has_others else FIRST_COLUMNS
+
+
+def _best_figures(best: Mapping[str, Row], *, has_others: bool) -> tuple[str, ...]:
+    """Accelerator, MFU and time of the fastest scheme, and what else of it is asked for."""
     if not best:
-        return NONE, NONE, NONE
+        return (NONE,) * (len(_first_columns(has_others=has_others)) - 1)
     # Runs that never end are told apart by their goodput.
     first = min(
         best.values(),
         key=lambda row: (number(row, "time_to_train_days"), -number(row, "goodput_fraction")),
     )
     mfu, days = number(first, "mfu_fraction"), number(first, "time_to_train_days")
-    return str(first["accelerator"]), human.percent(mfu), human.days(days)
+    known = (str(first["accelerator"]), human.percent(mfu), human.days(days))
+    return (*known, *_others(first)) if has_others else known
+
+
+def _others(row: Row) -> Iterator[str]:
+    """Cost, energy and carbon; none of a run that never ends."""
+    written = ((human.dollars, "cost_usd"), (human.energy, "energy_kwh"), (human.carbon, "carbon_kgco2e"))
+    for write, name in written:
+        yield write(number(row, name)) if math.isfinite(number(row, name)) else NONE
 
 
 def _cells(best: Mapping[str, Row], schemes: Sequence[str]) -> Iterator[str]:

@@ -32,6 +32,9 @@ def row(num_gpus: int, scheme: str, goodput: float, days: float, **others: objec
         "goodput_fraction": goodput,
         "time_to_train_days": days,
         "mfu_fraction": 0.5,
+        "cost_usd": 1.3e5,
+        "energy_kwh": 5e4,
+        "carbon_kgco2e": 19_300.0,
         "step_time_s": 2.0,
         "step_time_notes": StepNotes(),
     }
@@ -98,6 +101,28 @@ def test_a_sweep_shows_the_best_interval_of_every_scheme_and_why_cells_are_empty
     assert "- async, none, replica_ft: every layout of the search that fits violates host_memory: " in words
     assert EMPTY in words
     assert "With the constants of" not in words
+
+
+def test_axes_that_leave_time_as_it_is_show_what_they_change() -> None:
+    sweep = SWEEP.model_copy(update={"axes": {"site": ["here", "there"]}, "num_gpus": [8, 16]})
+
+    def at(site: str, carbon_kgco2e: float) -> list[Row]:
+        endless = dict.fromkeys(("cost_usd", "energy_kwh", "carbon_kgco2e"), math.inf)
+        emitting = row(8, "async", 0.95, 20.0, carbon_kgco2e=carbon_kgco2e)
+        found = [emitting, row(16, "async", 0.3, math.inf, **endless)]
+        return [{"site": site, **each} for each in found]
+
+    told = shown(sweep, [*at("here", 19_300.0), *at("there", 4540.0)]).splitlines()
+    figures = [
+        line.split("  b300")[1].split("async")[0].split("95.00")[0].split() for line in told if "b300" in line
+    ]
+    both = ["50.0", "%", "20.0", "days", "$130", "k", "50.0", "MWh"]
+    assert figures[0] == [*both, "19.3", "t", "CO2e"]
+    assert figures[2] == [*both, "4.54", "t", "CO2e"]
+    assert figures[1][:6] == figures[3][:6] == ["50.0", "%", "never", "ends", "-", "-"]
+    # Where the tables differ by themselves, they have no more columns.
+    slow = [{"site": "there", **row(8, "async", 0.9, 21.0)}]
+    assert "cost " not in shown(sweep, [*at("here", 1.0)[:1], *slow])
 
 
 def test_ten_sizes_without_a_layout_are_all_named() -> None:
