@@ -195,7 +195,7 @@ FORMS = (
             model=Site,
             field=field,
             written=f"path of a file with two columns, `timestamp, {unit}`{other}; list of hourly values; or "
-            "{mean, daily_amplitude, yearly_amplitude}",
+            "{mean, daily_amplitude, yearly_amplitude}, highest at midnight in midwinter, when the run starts",
         )
         for field, unit, other in (
             ("grid_profile", "g/kWh", ", or of a carbon trace of OpenDC (`.parquet`)"),
