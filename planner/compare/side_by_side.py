@@ -19,6 +19,7 @@ from planner.job.in_short import in_short
 from planner.recommended.output import SINGLE_FIGURES
 from planner.recommended.recommendation import Design
 from planner.text.limit_words import CAN_BE_RUN
+from planner.water_scopes import water_notes
 from simulator.domain.hardware import Site
 from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError, Problem
@@ -164,7 +165,8 @@ def _warnings(sides: Sequence[Side], designs: Sequence[Design | None]) -> list[s
             "Electricity is part of every rent: its price changes only the cost of nodes that are bought."
         )
     notes += certainty_notes(sides, designs)
-    return [*notes, *grid_notes(site for side in sides for site in _sites_of(side))]
+    places = [site for side in sides for site in _sites_of(side)]
+    return [*notes, *grid_notes(places), *water_notes(places)]
 
 
 def _broken(side: Side) -> list[str]:

@@ -27,6 +27,10 @@ _NAMES = {
     "kwh_per_million_tokens": "energy per million tokens",
     "gco2e_per_exaflop": "carbon per exaFLOP",
     "carbon_delay_kgco2e_s": "carbon x time to train",
+    "operational_location_kgco2e": "operational, location-based",
+    "operational_market_kgco2e": "operational, market-based",
+    "water_l": "water",
+    "break_even_months": "until buying pays off",
 }
 """Names whose own words say too little."""
 _FIGURES = ("_days", "_usd", "_kwh", "_kgco2e", "_bytes", "_fraction", "_w", "_s")

@@ -32,6 +32,7 @@ from planner.notes.vision_note import memory_notes, pipeline_notes, text_notes, 
 from planner.recommended.recommendation import Design, Uncertainty
 from planner.recommended.same_accelerators import SameAccelerators
 from planner.text import human
+from planner.water_scopes import water_notes
 from simulator.domain.job import Job
 from simulator.units import YEAR
 
@@ -76,8 +77,9 @@ def cautions_on_plan(job: Job) -> tuple[str, ...]:
 def _any_notes(job: Job, uncertainty: Uncertainty | None = None, best: Design | None = None) -> list[str]:
     """Remarks on a job, and on how well the step of the recommended design is known, if there is one."""
     notes = [*accuracy_notes(job, uncertainty, best), *calibration_notes(job)]
-    sites = [*map(job.site_of, job.offers), *job.what_if.sites]
-    notes += [*grid_notes(sites), *cooling_notes(sites)]
+    offered = list(map(job.site_of, job.offers))
+    sites = [*offered, *job.what_if.sites]
+    notes += [*grid_notes(sites), *water_notes(offered), *cooling_notes(sites)]
     notes += price_notes(job)
     notes += [*told_changes(job.workload.model.source), *text_notes(job), *batch_notes(job)]
     return [*notes, *unused_notes(job)]

@@ -9,7 +9,7 @@ from objectives.cost import COST_PARTS
 from objectives.metrics import MetricTable, metrics
 from objectives.scores import EMBODIED_PARTS
 from planner.recommended.recommendation import Design
-from simulator.domain.hardware import Site
+from planner.water_scopes import water_scope
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme
 from simulator.record import finite_or_none
@@ -83,19 +83,6 @@ def designs_of(job: Job, evaluation: Evaluation, ids: Integers) -> tuple[Design,
     """Returns every evaluated design of a table with all its figures."""
     merits = _merits(job, evaluation)
     return tuple(design_at(job, evaluation, row, int(ids[row]), merits) for row in range(len(evaluation)))
-
-
-def water_scope(site: Site) -> str:
-    """Returns which water of a site is counted, and which is not known."""
-    match site.water_onsite_l_per_kwh is not None, site.water_offsite_l_per_kwh is not None:
-        case True, True:
-            return "on site and at power stations"
-        case True, False:
-            return "on site only; power stations unknown"
-        case False, True:
-            return "power stations only; on-site use unknown"
-        case _:
-            return ""
 
 
 def _merits(job: Job, evaluation: Evaluation) -> MetricTable:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from planner.compare.side_by_side import compare
+from planner.compare.sides import Side
 from planner.grid_conventions import grid_convention, grid_notes
 from planner.notes.carbon_scope import scope_text
 from planner.notes.cautions import cautions_on_plan
 from planner.recommended.design_words import merits
-from planner.recommended.designs import design_at, water_scope
+from planner.recommended.designs import design_at
+from planner.water_scopes import water_notes, water_scope
 from simulator.domain.hardware import Site
+from simulator.domain.plan import Plan
 from tests.planner.compared import HOURLY, case_of, chosen_of
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
@@ -99,3 +103,25 @@ class TestConventions:
             water_onsite_l_per_kwh=0.2,
         )
         assert water_scope(site) == "on site only; power stations unknown"
+
+    def test_sites_that_count_different_water_are_told(self) -> None:
+        names = ("norway", "sweden")
+        dry, wet = (job_with(site={"region": name}).site for name in names)
+        assert list(water_notes([dry, wet])) == []
+        (note,) = water_notes([dry, wet.model_copy(update={"water_onsite_l_per_kwh": 0.2})])
+        told = "(norway: power stations only; sweden: on site and at power stations)"
+        assert note.startswith(f"Water is not the same quantity at these sites {told}: ")
+        # A site of which no water is known has no figure that could be compared.
+        unknown = {"water_onsite_l_per_kwh": None, "water_offsite_l_per_kwh": None}
+        assert list(water_notes([dry, wet.model_copy(update=unknown)])) == []
+
+    def test_answers_and_comparisons_tell_different_water(self) -> None:
+        wet = {"region": "sweden", "water_onsite_l_per_kwh": 0.2}
+        offer = {**H100_RENTED, "num_gpus": 64}
+        sides = []
+        for name, site in (("dry", "norway"), ("wet", wet)):
+            job = job_with(offer | {"site": site}, site="norway")
+            sides.append(Side(name=name, job=job, plan=Plan(offer=0, num_gpus=64, data_parallel=64)))
+        assert any(note.startswith("Water is not") for note in compare(sides).warnings)
+        both = job_with(offer | {"site": "norway"}, offer | {"site": wet}, site="norway")
+        assert any(note.startswith("Water is not") for note in cautions_on_plan(both))

@@ -9,8 +9,9 @@ import pytest
 
 from constraints.evaluation import evaluate
 from objectives.metrics import metrics
-from planner.recommended.designs import design_at, water_scope
+from planner.recommended.designs import design_at
 from planner.recommended.limit_uses import LimitUse, uses_in_words
+from planner.water_scopes import water_scope
 from simulator import catalog
 from simulator.domain.plan import CheckpointScheme
 from tests.support import H100_BOUGHT, job_with, plans_with
