@@ -128,7 +128,10 @@ def _prices(accelerator_name: str, contract: str, path: str) -> tuple[Figure, ..
     prices = tuple(figure for figure in found if figure.quantity in CONTRACTS[contract])
     if not prices:
         quantities = {figure.quantity for figure in found}
-        others = (kind for kind, counted in CONTRACTS.items() if not quantities.isdisjoint(counted))
+        # `planned` is what a job without a price of its own has, and nothing that it could name.
+        others = (
+            kind for kind in CONTRACTS if kind != "planned" and not quantities.isdisjoint(CONTRACTS[kind])
+        )
         rule = f"{accelerator_name} has no price of the kind {contract} in the catalogue; give {', '.join(others)} or a number"
         raise CatalogError([Problem(path=path, value="", rule=rule)])
     return prices

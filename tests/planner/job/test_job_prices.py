@@ -113,11 +113,11 @@ class TestJobFile:
         assert usual.rent_usd_per_gpu_hour is not None
         assert rent.mid < usual.rent_usd_per_gpu_hour.mid
 
-    def test_a_contract_without_prices_says_so(self) -> None:
+    def test_a_contract_without_prices_names_those_that_a_job_may_give(self) -> None:
         with pytest.raises(
             InputError,
             match=r"rent_usd_per_gpu_hour = 'spot': v100\S+ has no price of the kind spot in the catalogue; "
-            r"give planned, on_demand or a number",
+            r"give on_demand or a number",
         ):
             job_with(
                 {
