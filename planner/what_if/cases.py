@@ -37,6 +37,7 @@ OWN_TO_A_SITE: Mapping[str, str] = {
     "electricity_profile": "hourly tariff",
     "demand_usd_per_w_month": "demand charge",
     "climate": "climate",
+    "cooling_fixed_fraction": "fixed part of the cooling",
 }
 """What sites of the catalogue do not have, so that a design that moves there loses it."""
 

@@ -27,7 +27,7 @@ from objectives.usage import Usage
 from planner.recommended.comparisons import WhatIfCase
 from planner.text import human
 from planner.what_if.case import case_of
-from simulator.domain.job import Job
+from simulator.domain.job import Job, Objective
 from simulator.domain.limits import Limits
 from simulator.table import Floats, total
 from simulator.units import DAY
@@ -48,16 +48,25 @@ def refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCase
         best: finds the recommended design of a job with other offers.
     """
     case = f"going on with {name}"
-    old_offers = tuple(offer for offer in job.offers if offer.accelerator.id == name)
+    # Nobody takes back nodes that are owned.
+    terms = {"commitment_days": 0.0, "interruptions_per_1000_node_days": 0.0}
+    old_offers = tuple(offer.model_copy(update=terms) for offer in job.offers if offer.accelerator.id == name)
     if not old_offers:
         return WhatIfCase(case=case, note=f"{name} is not among the offers")
-    old_job = job.model_copy(update={"offers": old_offers, "limits": Limits()})
+    old_job = job.model_copy(update={"offers": old_offers, "limits": Limits(), **_without_risks(job)})
     old = best(old_job)
     if old is None:
         return WhatIfCase(case=case, note=f"no design on {name} can run")
     going_on = _going_on(old_job.model_copy(update={"limits": job.limits}), old)
     note = f"{_payback(job, chosen, old_job, old)}; {PAST}; {NO_RESALE}"
     return case_of(f"{case}{_elsewhere(job, chosen, old_job, old)}", chosen, going_on, note)
+
+
+def _without_risks(job: Job) -> dict[str, object]:
+    """Objectives that need no limit; time where there is no other."""
+    kept = tuple(each for each in job.objectives if not each.is_risk) or (Objective.TIME,)
+    weights = {objective: weight for objective, weight in job.preference.items() if objective in kept}
+    return {"objectives": kept, "preference": weights}
 
 
 def _elsewhere(job: Job, chosen: Evaluation, old_job: Job, old: Evaluation) -> str:

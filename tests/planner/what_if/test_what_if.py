@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from constraints.evaluation import evaluate
+from constraints.evaluation import Evaluation, evaluate
 from planner.text import human
 from planner.views.comparisons_view import what_if_rows
 from planner.what_if.cases import what_if_cases
@@ -175,6 +175,13 @@ class TestCases:
         there = {"region": "norway", "grid_profile": {"mean": 0.03, "daily_amplitude": 0.01}}
         job = job_with(H100_RENTED, site={**HOURLY, "climate": weather}, what_if={"sites": [there]})
         assert case_of(job, "in norway").note.startswith("without the climate of us-iowa")
+
+    def test_moving_away_loses_the_part_of_the_cooling_that_does_not_follow_the_load(self) -> None:
+        site = {"region": "norway", "cooling_fixed_fraction": 0.5}
+        case = case_of(job_with(H100_RENTED, site=site, what_if={"sites": ["norway"]}), "in norway")
+        assert case.energy_change_kwh is not None
+        assert case.energy_change_kwh < 0.0
+        assert case.note.startswith("without the fixed part of the cooling of norway")
 
     def test_another_overhead_of_cooling_is_told_since_it_changes_the_energy(self) -> None:
         job = job_with(
@@ -417,6 +424,38 @@ class TestCases:
         for kept, is_broken in ((limits, False), ({**limits, "budget_probability": 0.99}, True)):
             job = job_with(H100_RENTED, old_fleet, what_if=asked, limits=kept)
             assert ("budget_usd" in case_of(job, "going on").limits_broken) == is_broken
+
+    @pytest.mark.parametrize("others", [["cost_p95"], []])
+    def test_an_old_fleet_is_chosen_without_limits_and_so_without_the_risk_of_breaking_them(
+        self, others: list[str]
+    ) -> None:
+        risks = ["deadline_risk", "budget_risk"]
+        asked = {
+            "what_if": {"refresh_from": "a100-sxm4-80gb"},
+            "limits": {"deadline_days": 90, "budget_usd": 1e6},
+            "objectives": [*others, *risks],
+            "preference": dict.fromkeys([*others, *risks], 2.0),
+        }
+        found = []
+
+        def best(other: Job) -> Evaluation:
+            found.append(Job.model_validate(other.model_dump()))
+            return evaluate(other, plans_with({"num_gpus": 32}))
+
+        job = job_with(H100_RENTED, A100_RENTED, **asked)
+        (case,) = what_if_cases(job, chosen_of(job), best)
+        assert case.time_to_train_days is not None
+        assert [each.value for each in found[0].objectives] == (others or ["time_to_train"])
+
+    def test_nobody_takes_back_nodes_of_an_old_fleet(self) -> None:
+        cases = [
+            case_of(
+                job_with(H100_RENTED, {**A100_RENTED, **terms}, what_if={"refresh_from": "a100-sxm4-80gb"}),
+                "going on",
+            )
+            for terms in ({}, {"interruptions_per_1000_node_days": 100.0})
+        ]
+        assert cases[0] == cases[1]
 
     def test_an_old_fleet_that_stands_elsewhere_says_where(self) -> None:
         asked = {"refresh_from": "a100-sxm4-80gb"}
