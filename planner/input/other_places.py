@@ -15,7 +15,10 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
     "checkpoint_scheme": "search.checkpoint_schemes",
     "clocks": "search.power_caps",
     "context_parallel_size": "search.context_parallel",
+    "country": "site.region",
     "cp": "search.context_parallel",
+    "depreciation_years": "ownership.lifetime_years",
+    "discount_rate": "ownership.capital_cost_fraction_per_year",
     "dtype": "workload.precisions",
     "electricity_price": "site.electricity_usd_per_kwh",
     "ep": "search.expert_parallel",
@@ -23,7 +26,9 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
     "expert_tensor_parallel_size": "workload.expert_tensor_parallel",
     "failure_rate": "reliability.failures_per_1000_node_days or reliability.gpu_hours_per_failure",
     "grid_intensity": "site.grid_kgco2e_per_kwh",
+    "interest_rate": "ownership.capital_cost_fraction_per_year",
     "lifetime": "ownership.lifetime_years",
+    "market_based": "site.market_kgco2e_per_kwh",
     "memory_gb": "search.memory_headroom_fraction",
     "memory_gib": "search.memory_headroom_fraction",
     "memory_headroom": "search.memory_headroom_fraction",
@@ -38,15 +43,19 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
     "power_limit_w": "limits.power_w",
     "pp": "search.pipeline_parallel",
     "precision": "workload.precisions",
+    "price": "offers[0].rent_usd_per_gpu_hour or offers[0].purchase_usd_per_node",
     "pue": "site.power_usage_effectiveness",
+    "region": "site.region or offers[0].site",
     "scheme": "search.checkpoint_schemes",
     "schemes": "search.checkpoint_schemes",
     "spare_nodes": "search.with_spares",
     "spares": "search.with_spares",
     "tensor_model_parallel_size": "search.tensor_parallel",
     "tp": "search.tensor_parallel",
+    "useful_life": "ownership.lifetime_years",
     "virtual_pipeline_model_parallel_size": "search.virtual_pipeline",
     "vpp": "search.virtual_pipeline",
+    "wacc": "ownership.capital_cost_fraction_per_year",
     "water_usage_effectiveness": "site.water_onsite_l_per_kwh",
     "wue": "site.water_onsite_l_per_kwh",
     "zero_stage": "search.zero_stages",
@@ -57,6 +66,11 @@ FLEET_NAMES: Final[Mapping[str, str]] = {
     "capital_usd": "limits.capital_usd of a fleet file (capplan purchase)"
 }
 """What only a fleet has."""
+
+PAGES: Final[Mapping[str, str]] = dict.fromkeys(
+    ("carbon_price", "carbon_tax", "co2_price"), "docs/how-to/carbon-report.md (a price of carbon)"
+)
+"""What no file has, and a page answers."""
 
 OTHER_VALUES: Final[Mapping[str, str]] = {"in_memory": "in_memory_peer"}
 """Choices by what other people call them."""
@@ -83,7 +97,8 @@ def other_place(name: str) -> str:
         ('workload.tokens', 'search.tensor_parallel', '')
     """
     key = _key(name)
-    return OTHER_NAMES.get(key) or FLEET_NAMES.get(key) or " or ".join(_places().get(name, ()))
+    named = OTHER_NAMES.get(key) or FLEET_NAMES.get(key) or PAGES.get(key)
+    return named or " or ".join(_places().get(name, ()))
 
 
 def other_value(value: object, choices: str) -> str:

@@ -40,6 +40,12 @@ def rule_of(override: str) -> str:
         ("search.precision=[fp8]", "workload.precisions"),
         ("limits.capital_usd=2e6", "limits.capital_usd of a fleet file (capplan purchase)"),
         ("site.wue=1.1", "site.water_onsite_l_per_kwh"),
+        ("ownership.wacc=0.1", "ownership.capital_cost_fraction_per_year"),
+        ("ownership.depreciation_years=4", "ownership.lifetime_years"),
+        ("offers[0].price=2", "offers[0].rent_usd_per_gpu_hour or offers[0].purchase_usd_per_node"),
+        ("offers[0].region=norway", "site.region or offers[0].site"),
+        # What a page answers.
+        ("site.carbon_price=100", "docs/how-to/carbon-report.md (a price of carbon)"),
         # Not the uncertainty of the same name under input_factors.
         ("site.electricity_price=0.1", "site.electricity_usd_per_kwh"),
         ("ownership.lifetime=4", "ownership.lifetime_years"),
@@ -80,7 +86,7 @@ def test_a_choice_under_another_name_leads_to_the_right_one(override: str, way: 
 def test_every_place_is_a_field_of_a_job(places: str) -> None:
     for place in places.split(" or "):
         section, _, name = place.partition(".")
-        record = record_in(Job.model_fields[section].annotation)
+        record = record_in(Job.model_fields[section.removesuffix("[0]")].annotation)
         assert record is not None
         assert name in known_fields(record)
         assert other_place(name).find(place) >= 0
