@@ -12,6 +12,7 @@ from planner.job.named_model import told_changes
 from planner.job.unused_fields import unused_notes
 from planner.notes.accuracy_notes import accuracy_notes
 from planner.notes.chosen_note import chosen_notes
+from planner.notes.commitment_note import commitment_notes
 from planner.notes.compressed_note import compressed_notes
 from planner.notes.cooling_note import cooling_notes
 from planner.notes.cut_note import balance_notes, cut_notes
@@ -103,6 +104,7 @@ def plan_notes(job: Job, design: Design) -> list[str]:
     plan = design.plan
     notes = [
         *purchase_notes(job, design),
+        *commitment_notes(job, design),
         *supply_notes(job, design),
         *cut_notes(job, plan),
         *interleaving_notes(job, plan),
