@@ -66,13 +66,17 @@ _SOME_STAGE = re.compile(
 """Words for sharding that leave open what is sharded."""
 _IN_GROUPS = r"(?:shard(?:ing|ed)?(?:[- ]groups?(?: of)?|[-_ ](?:size|degree))?|\bmics|hybrid[- _]?zero)"
 _GROUP_RANKS = re.compile(
-    rf"{_IN_GROUPS}(?![ _=:]*-1)[ _=:(-]*(\d+)\b(?!\.\d| ?nodes?\b)|hsdp\W{{0,3}}\d+ ?x ?(\d+)"
+    rf"{_IN_GROUPS}(?![ _=:]*-1)[ _=:(-]*(\d+)\b(?!\.\d| ?nodes?\b)|hsdp\W{{0,3}}\d+ ?[x\u00d7*,] ?(\d+)"
+    r"|hsdp[ _=:(-]*([4-9]|\d{2,})\b(?!\.\d| ?(?:nodes?|replicas?|groups?|[x\u00d7*,]))"
+    r"|\b(\d+) (?:gpus?|ranks?) (?:per|a) shard|hsdp\D*\b(\d+)[- ]shards?\b"
+    r"|\b[fh]sdp2? (?:over|across|within|groups of) (\d+)\b(?! ?nodes?\b)"
+    r"|hsdp\W{0,3}\d+ groups of (\d+)\b(?! ?nodes?\b)"
     r"|(?<![a-z])(?<!dcn_)fsdp(?:[- _]?[12])?(?:[- ]axis|[- ]size|_parallelism)?[ =:(]+([4-9]|\d{2,})\b(?!\.\d| ?nodes?\b)"
     r"|\b(\d+)-way (?:fsdp|shard)"
     r"|zero[- _]?1[ ,]*(?:[=:(]|size)(?:[ =:(]|dict|size)*([2-9]|\d{2,})\b(?!\.\d|[- ]?(?:bits?|bytes?|x|nodes?)\b)"
 )
 """Ranks of a shard group; `-1` is PyTorch's word for all that are left, a mesh is written as groups times ranks, a number
-behind FSDP is that of its ranks unless it is a version, and that behind `zero1` InternEvo's size of its groups."""
+behind FSDP or HSDP is that of its ranks unless it is a version, and that behind `zero1` InternEvo's size of its groups."""
 _ACROSS_GROUPS = re.compile(r"dcn_fsdp\w*[ =:]+(?!1\b)")
 """MaxText's word for sharding over the network, too."""
 _TENSOR = re.compile(r"(?<![a-z])(?:tp|tensor(?:[-_ ]parallel\w*)?)[ =:_x-]*(\d{1,3})\b", re.IGNORECASE)
