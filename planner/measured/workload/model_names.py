@@ -21,7 +21,7 @@ _HEAD_NORMS: Mapping[str, QueryKeyNorm] = {
     r"gemma-?3(?!n)": "per_head",
     r"glm-?4\.[5-7](?!v|.*(?:air|flash))": "per_head",
     r"olmo-?[23]": "all_heads",
-    r"llama-?4(?!.*maverick)": "unweighted",
+    r"llama-?4(?!.*(?:maverick|128e))": "unweighted",
 }
 _PUBLISHERS = re.compile(
     r"(?:(?:nvidia|meta(?:-llama)?|deepseek-?ai|moonshot(?:-?ai)?|mistral-?ai|alibaba|google|facebook|eleuther-?ai|bigscience"
@@ -57,11 +57,15 @@ _ALSO_CALLED: tuple[tuple[str, str], ...] = (
     (r"nemotron(?=(15|340)b)", "nemotron4"),
     (r"dbrx(?!132b)", "dbrx132b"),
     (r"grok(?=314b)", "grok1"),
+    (r"llama4(?:17bx?)?16e(?!\d)", "llama4scout"),
+    (r"llama4(?:17bx?)?128e", "llama4maverick"),
     (r"bloom$", "bloom176b"),
     (r"palm$", "palm540b"),
     (r"mtnlg$|megatronturing(nlg)?(530b)?$", "mtnlg530b"),
 )
 """Other names of models of the catalogue, and of those with the same layers, by how they read without hyphens."""
+_IN_TORCHTITAN: Mapping[str, str] = {"deepseekv316b": "deepseek-v2-lite"}
+"""What torchtitan calls models that are published under other names (`16B` in `models/deepseek_v3/__init__.py`)."""
 _TYING = (
     r"gpt-?[23]?\b|gpt-?[\d.]+[bt]|gpt3|megatron|mt-nlg|bloom|mpt|opt|gemma|falcon|smollm"
     r"|qwen-?2(?:\.5)?-?(?:[a-z]+-)*(?:0\.5|1\.5|3)b|qwen-?3-?(?:[a-z]+-)*(?:0\.6|1\.7|4)b"
@@ -71,7 +75,7 @@ _GATED = re.compile(r"gemma|qwen|olmo|(mi|mini|code|dev)stral|mixtral|llama|smol
 _PLAIN = re.compile(r"nemotron|minitron|apertus", re.IGNORECASE)
 """Families whose feed-forward networks all have a gate, or none, whatever their width: SmolLM, Llama-3.2-1B and Gemma-2-9B are
 4 h wide with one, Nemotron-Mini 3 h and Apertus 5.25 h without."""
-_EVERY_OTHER = re.compile(r"maverick", re.IGNORECASE)
+_EVERY_OTHER = re.compile(r"maverick|llama[-_ ]?4\b.*128e", re.IGNORECASE)
 """Models with dense layers between those with experts (`interleave_moe_layer_step` of Llama 4)."""
 _SIZE = re.compile(r"(?<![a-z\d.])(\d+(?:\.\d+)?)-?([bt])(?![a-z\d])")
 _UNITS = {"b": GIGA, "t": TERA}
@@ -99,16 +103,24 @@ def known_shape(
     A publisher before the name is no part of it.
 
     Fewer layers are no other model: measured models are often cut down. Another number of parameters in the name is one:
-    `DeepSeek-V3 16B`. Layers of a hybrid may count all of its blocks. Sizes that are `None` are not given.
+    `DeepSeek-V3 20B`. Layers of a hybrid may count all of its blocks. Sizes that are `None` are not given.
     """
-    known = _spelt_alike(name)
-    if known is None:
-        return None
-    shape = catalog.model(known)
-    is_same = hidden_size in (None, shape.hidden_size) and num_heads in (None, shape.num_heads)
+    names = _spelt_alike(name), _IN_TORCHTITAN.get(_plain(_bare(name)))
+    shapes = (catalog.model(known) for known in names if known)
+    return next(
+        (shape for shape in shapes if _is_same(shape, name, num_layers, hidden_size, num_heads)), None
+    )
+
+
+def _is_same(
+    shape: ModelShape, name: str, num_layers: int | None, hidden_size: int | None, num_heads: int | None
+) -> bool:
+    """Returns whether the sizes that are given, also in the name, are those of a model, but perhaps for fewer layers."""
+    if hidden_size not in (None, shape.hidden_size) or num_heads not in (None, shape.num_heads):
+        return False
     layers = None if counts_all_blocks(shape, num_layers) else num_layers
-    is_same &= layers is None or layers <= shape.num_layers
-    return shape if is_same and _may_have_size(shape, layers, _bare(name)) else None
+    is_larger = layers is not None and layers > shape.num_layers
+    return not is_larger and _may_have_size(shape, layers, _bare(name))
 
 
 def known_encoder(name: str) -> VisionEncoder | None:

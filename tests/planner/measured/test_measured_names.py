@@ -315,6 +315,11 @@ class TestModels:
             ("GPT-3", "gpt3-175b"),
             ("GPT-2 1.5B", "gpt2-xl"),
             ("Megatron-Turing NLG 530B", "mt-nlg-530b"),
+            # torchtitan's flavors: `17bx16e`, `17bx128e`, and a 16B whose table is DeepSeek-V2-Lite's (27 layers, 2,048 wide).
+            ("Llama4-17Bx16E", "llama-4-scout"),
+            ("llama4 17bx128e", "llama-4-maverick"),
+            ("DeepSeek-V3 16B", "deepseek-v2-lite"),
+            ("deepseek_v3 16B", "deepseek-v2-lite"),
         ],
     )
     def test_publishers_and_other_names_of_theirs(self, written: str, name: str) -> None:
@@ -329,12 +334,25 @@ class TestModels:
             "Llama 3 13B",
             "GPT-3 13B",
             "Qwen2-57B",
-            "DeepSeek-V3 16B",
+            "DeepSeek-V3 20B",
+            "Llama 4 17Bx64E",
             "Grok-1 13B",
         ],
     )
     def test_others_of_like_names_are_not_taken_for_them(self, written: str) -> None:
         assert known_shape(written, None, None, None) is None
+
+    def test_torchtitans_16b_is_no_cut_model_of_the_large_one(self) -> None:
+        assert known_shape("DeepSeek-V3 16B", 27, 2048, 16) == catalog.model("deepseek-v2-lite")
+        assert known_shape("DeepSeek-V3 16B", 4, 7168, 128) == catalog.model("deepseek-v3")
+
+    def test_experts_of_a_flavor_stand_in_every_other_layer_as_in_its_model(self, tmp_path: Path) -> None:
+        cells = {**RUN, "n_gpus": 512, "tp": 8, "pp": 1, "ep": 64, "framework": "torchtitan"}
+        flavor = simulated_row(tmp_path, {**cells, "model": "llama4 17bx128e"})
+        maverick = simulated_row(tmp_path, {**cells, "model": "Llama 4 Maverick"})
+        differing = {name for name, cell in flavor.items() if cell != maverick[name]}
+        assert differing <= {"model", "config_key"}
+        assert flavor["layer_step"] == "2"
 
     def test_a_cut_model_of_its_own_size_is_still_the_model(self) -> None:
         sixteen_layers = catalog.model("deepseek-v3").model_copy(update={"num_layers": 16})
