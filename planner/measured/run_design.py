@@ -32,6 +32,7 @@ from planner.measured.workload.sequences import (
     window_cells,
 )
 from planner.measured.workload.shape import expert_cells, has_experts, parallel_block, qk_norm, shape_cells
+from planner.measured.workload.size_in_name import remark_other_size
 
 PADDED_VOCABULARY = 128
 """Megatron-LM pads the vocabulary of each tensor-parallel rank to a multiple of this."""
@@ -59,6 +60,7 @@ def design_of(setting: RunSetting) -> RunDesign:
     told, known = setting.told, setting.known
     shape = shape_cells(told, known)
     experts = expert_cells(told, known, shape["ffn_hidden_size"])
+    remark_other_size(told, shape, experts, is_known=known is not None)
     layout = layout_of(told, setting.habits, shape["num_layers"], experts["num_experts"])
     if setting.habits.pads_vocabulary:
         unit = PADDED_VOCABULARY * layout.tensor_parallel

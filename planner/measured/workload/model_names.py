@@ -120,7 +120,7 @@ def _is_same(
         return False
     layers = None if counts_all_blocks(shape, num_layers) else num_layers
     is_larger = layers is not None and layers > shape.num_layers
-    return not is_larger and _may_have_size(shape, layers, _bare(name))
+    return not is_larger and _may_have_size(shape, layers, name)
 
 
 def known_encoder(name: str) -> VisionEncoder | None:
@@ -137,7 +137,7 @@ def _spelt_alike(name: str) -> str | None:
 
 def _may_have_size(shape: ModelShape, num_layers: int | None, name: str) -> bool:
     """Returns whether a name gives no number of parameters or that of the model, of its active ones or of some layers."""
-    sizes = [float(size) * _UNITS[unit] for size, unit in _SIZE.findall(name)]
+    sizes = sizes_in_name(name)
     cut = _cut_parameters(shape, num_layers) if num_layers else ()
     known = (shape.num_parameters, shape.num_active_parameters, *cut)
     return not sizes or any(math.isclose(size, one, rel_tol=SAME_SIZE) for size in sizes for one in known)
@@ -149,6 +149,11 @@ def _cut_parameters(shape: ModelShape, num_layers: int) -> tuple[int, ...]:
         return (cut_down(shape, num_layers).num_parameters,)
     except CannotModelError:
         return ()
+
+
+def sizes_in_name(name: str) -> list[float]:
+    """Returns the numbers of parameters that a name gives, as `8x22B` does not."""
+    return [float(size) * _UNITS[unit] for size, unit in _SIZE.findall(_bare(name))]
 
 
 def layers_in_name(name: str) -> int | None:

@@ -354,6 +354,37 @@ class TestModels:
         assert differing <= {"model", "config_key"}
         assert flavor["layer_step"] == "2"
 
+    @pytest.mark.parametrize(
+        ("cells", "parameters"),
+        [
+            # 27 x 64 x 3 x 2048 x 11264 = 120 billion in experts that are as wide as the dense layers, as no width is given.
+            ({}, "121"),
+            ({"moe_ffn_hidden": 1408, "shared_expert_ffn": 2816, "dense_layers": 1}, ""),
+            ({"model": "Foo 2.9B x 64 experts"}, ""),  # named after its dense network
+            ({"model": "Foo 16B proxy"}, ""),
+            ({"model": "Foo 8x7B"}, ""),
+            ({"experts": "", "topk": "", "ep": "", "model": "Foo 3B"}, ""),
+            ({"experts": "", "topk": "", "ep": "", "model": "Foo 13B"}, "2.99"),
+        ],
+    )
+    def test_sizes_of_another_network_than_the_name_says_are_told(
+        self, tmp_path: Path, cells: dict[str, object], parameters: str
+    ) -> None:
+        shape = {
+            "layers": 27,
+            "hidden": 2048,
+            "heads": 16,
+            "kv_heads": 16,
+            "ffn_hidden": 11264,
+            "vocab": 163840,
+        }
+        experts = {"experts": 64, "topk": 6, "ep": 8, "mlp_matrices": 3}
+        row = simulated_row(tmp_path, {**RUN, "model": "Foo-16B-A3B", **shape, **experts, **cells})
+        told = [remark for remark in row["remarks"].splitlines() if "the sizes of the row" in remark]
+        name = cells.get("model", "Foo-16B-A3B")
+        meaning = f"model = '{name}': the sizes of the row make up {parameters} billion parameters"
+        assert told == ([meaning] if parameters else [])
+
     def test_a_cut_model_of_its_own_size_is_still_the_model(self) -> None:
         sixteen_layers = catalog.model("deepseek-v3").model_copy(update={"num_layers": 16})
         name = f"DeepSeek-V3 {sixteen_layers.num_parameters / GIGA:.0f}B proxy"
