@@ -165,7 +165,12 @@ def _degrees(
         usual["tp"] = _least_tensor(told, num_gpus)
     elif num_experts is None:
         usual["cp"] = _context_left(told, num_gpus)
-    degrees = {f"{name}_parallel": told.count(column, usual[column]) for column, name in names.items()}
+    degrees = {
+        f"{name}_parallel": told.cells.count(column) or usual[column] for column, name in names.items()
+    }
+    told.assumed += [
+        column for column in names if not told.cells.count(column) and (num_experts or column != "ep")
+    ]
     is_split_by_sequence = splits_sequence_only(told.text("sp")) and degrees["tensor_parallel"] > 1
     if is_split_by_sequence and degrees["context_parallel"] > 1:
         told.remark("sp", "tp splits products here, as cp says which ranks share the sequence")

@@ -34,6 +34,11 @@ def row_of(folder: Path, **changes: object) -> Row:
 
 
 class TestLayout:
+    def test_a_dense_network_leaves_no_distribution_of_experts_open(self, tmp_path: Path) -> None:
+        assert "ep" not in row_of(tmp_path, tp=1, pp=1)["assumed"].split()
+        sharded = {"model": "qwen3-30b-a3b", "tp": 1, "pp": 1, "framework": "PyTorch FSDP"}
+        assert "ep" in row_of(tmp_path, **sharded)["assumed"].split()
+
     def test_replicas_that_count_context_ranks_are_divided_by_them(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, tp=2, pp=1, cp=2, dp=4)
         assert row["data_parallel"] == "2"
