@@ -56,7 +56,10 @@ _CARDS = re.compile(
     rf"\b(?P<count>\d{{1,4}})\s*(?:[xX\u00d7]\s*|(?i:NICs?|HCAs?|cards?|ports?|rails?)\b\s*(?:of|with|at|@|x|:)?\s*){_RATE}"
 )
 _TIMES = re.compile(r"(?<=\d)\s*\*\s*(?=\d)")
-_KINDS_OF_CARDS = r"(?:NVIDIA|Mellanox|CX|ConnectX|BlueField|Thor|Pollara|InfiniBand|IB|RoCE|EFA|NICs?|HCAs?)"
+_KINDS_OF_CARDS = (
+    r"(?:NVIDIA|Mellanox|CX|ConnectX|BlueField|Broadcom|Thor|AMD|Pensando|Pollara|HPE|Cray|Slingshot|Cassini|InfiniBand|IB|RoCE"
+    r"|EFA|NICs?|HCAs?)"
+)
 _NO_COUNT = re.compile(
     r"\b(ConnectX|CX|BlueField|BF|Thor|Quantum|Spectrum|Slingshot|NVLink)[ -]?\d{1,2}\b"
     r"|\b(PCIe)[ -]*(?:gen[ -]?)?\d?(?:\.\d)?[ -]*x\d{1,2}\b",
@@ -67,6 +70,7 @@ _NO_COUNT = re.compile(
 _COUNTED = (
     _CARDS,
     re.compile(rf"\b(?P<count>\d{{1,2}})(?:\s*[xX\u00d7]\s*|\s+)(?:{_KINDS_OF_CARDS}[ -]+){{1,3}}{_RATE}"),
+    re.compile(rf"(?<![\w.-])(?<!(?i:gen) )(?P<count>\d{{1,2}})\s+(?=(?i:[EHNX]DR)){_RATE}"),
     re.compile(
         rf"\b(?P<count>\d{{1,2}})\s+{_RATE}\s*(?:IB|InfiniBand|RoCE)?\s*(?i:NICs?|HCAs?|cards?|ports?|rails?)\b"
     ),
@@ -74,7 +78,7 @@ _COUNTED = (
         rf"(?<![\w.]){_RATE}(?:|[^\d]{{0,12}}?(?:(?<![A-Za-z])|(?<=(?i:[EHNX]DR))))[xX\u00d7]\s*(?P<count>\d{{1,2}})\b(?!\s*(?i:nodes?|gpus?))"
     ),
 )
-"""Cards and the rate of one: `8x400G`, `8x CX7 400G`, `4 HDR HCAs`, `400G x8`."""
+"""Cards and the rate of one: `8x400G`, `8x CX7 400G`, `8 HDR200`, `4 HDR HCAs`, `400G x8`."""
 _BARE = re.compile(r"(?<![\w.])(\d{1,2})\s*[xX\u00d7]\s*(100|200|400|800)\b(?!\s*[GTMgtm])")
 """Cards whose rate has no unit."""
 _OF_TWO_PORTS = re.compile(
@@ -91,7 +95,11 @@ _COUNT_BEHIND = re.compile(
 _OVERSUBSCRIBED = re.compile(r"over-?subscri\w*", re.IGNORECASE)
 _OF_ONE = re.compile(rf"(?<![\w.]){_RATE}")
 _EACH_GPU = re.compile(
-    r"(?:\bper|/|\ba|\beach)\s*(?:gpu|accelerator|device|chip|hpu|tpu|gcd|gaudi ?\d?)\b", re.IGNORECASE
+    r"(?:\bper|/|\ba|\beach)\s*(?:gpu|accelerator|device|chip|hpu|tpu|gcd|gaudi ?\d?)\b(?![- ]pair)",
+    re.IGNORECASE,
+)
+_EACH_PAIR = re.compile(
+    r"(?:\bper|/|\beach|\bevery)\s*(?:gpu[- ]pairs?|pair of gpus|(?:two|2) gpus)\b", re.IGNORECASE
 )
 _EACH_NODE = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:node|server|host)\b", re.IGNORECASE)
 _PLAIN_ETHERNET = re.compile(rf"^(?!.*(roce|rdma|infiniband)).*(ethernet|gbe\b|{_SLOW})", re.IGNORECASE)
@@ -211,7 +219,7 @@ def _rate_of_node(description: str, gpus: int, usual_bytes_per_s: float) -> tupl
     counted = _COUNT_BEHIND.sub(r"\g<cards>x\1", _OF_TWO_PORTS.sub(_as_one_port, counted))
     for part in _PARTS.split(_BARE.sub(r"\1x\2G", counted)):
         is_scale_up = bool(_SCALE_UP.search(part))
-        for_each_gpu = gpus if _EACH_GPU.search(part) else 1
+        for_each_gpu = gpus // 2 if _EACH_PAIR.search(part) else gpus if _EACH_GPU.search(part) else 1
         cards = next(filter(None, (words.search(part) for words in _COUNTED)), None)
         if cards and not (is_scale_up and _is_in_bytes(cards)):
             num_cards = int(cards["count"]) * for_each_gpu
@@ -219,7 +227,8 @@ def _rate_of_node(description: str, gpus: int, usual_bytes_per_s: float) -> tupl
         rate = _rate_in(part)
         if rate is None or is_scale_up:
             continue
-        if _EACH_GPU.search(part) or _EACH_NODE.search(part) or _is_of_many(rate):
+        is_share = _EACH_GPU.search(part) or _EACH_PAIR.search(part) or _EACH_NODE.search(part)
+        if is_share or _is_of_many(rate):
             return for_each_gpu * _bytes_per_s(rate), None
         is_usual = math.isclose(_bytes_per_s(rate), usual_bytes_per_s)
         if _PLAIN_ETHERNET.search(part) and not is_usual:

@@ -110,6 +110,13 @@ class TestHardware:
             ("1600 Gb/s RoCE per node", None),
             ("RoCE v2 200Gbps x 4", 4),
             ("4 HDR HCAs per node", 4),
+            ("8 HDR200 per node", 8),
+            ("DGX A100, 8 HDR", 8),
+            ("PCIe gen 4 HDR", None),
+            ("4x Slingshot-11 200G", 4),
+            ("4 HPE Cassini 200 Gbps NICs", 4),
+            ("8x Broadcom Thor-2 400GbE", 8),
+            ("200 Gb/s per GPU pair", None),
             ("200G CX6 x8", 8),
             ("400G BlueField-3 x2", 2),
             ("200Gbpsx8", 8),
@@ -124,6 +131,19 @@ class TestHardware:
         self, description: str, num_cards: int | None
     ) -> None:
         assert network_of(description, "a100-sxm4-80gb").num_cards == num_cards
+
+    @pytest.mark.parametrize(
+        ("description", "gigabits"),
+        [
+            ("8 HDR200 per node", 1600),
+            ("200 Gb/s per GPU", 1600),
+            ("200 Gb/s per GPU pair", 800),
+            ("HDR200 per 2 GPUs", 800),
+            ("1x200G for each pair of GPUs", 800),
+        ],
+    )
+    def test_what_two_accelerators_share_is_half_as_much(self, description: str, gigabits: float) -> None:
+        assert network_of(description, "a100-sxm4-80gb").node_bytes_per_s == gigabits_per_s(gigabits)
 
     @pytest.mark.parametrize(
         ("description", "accelerator", "fabric", "gigabits", "remark"),
