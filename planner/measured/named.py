@@ -18,7 +18,7 @@ _NOT_SIMULATED: tuple[tuple[re.Pattern[str], str], ...] = (
         "experts are simulated as balanced",
     ),
     (
-        re.compile(r"\b(tiled?|tiling|chunked?)[-_ ](of )?(the )?(mlps?|ffn|compute)\b", re.IGNORECASE),
+        re.compile(r"\b(tiled?|tiling|chunked?)[-_ ]?(of )?(the )?(mlps?|ffn|compute)\b", re.IGNORECASE),
         "feed-forward networks are simulated whole, not in pieces",
     ),
     (CHUNKED_LOSS, "the loss is simulated in place on all logits, with 16 bits each"),
@@ -40,7 +40,8 @@ _KEPT = r"[-_ :=(]*(?:(?:are|is|kept|stored|in|at|as)[- ]+)*"
 _OPTIMIZERS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
-            r"\badafactor\b|\blion\b|\bshampoo\b|\bsoap\b|\bsgd\b|\blamb\b|\bsophia\b|\bgalore\b"
+            r"\badafactor\b|\blion\b|\bshampoo\b|\bsoap\b|\bsgd\b|\blamb\b|\bsophia\b|\bgalore\b|\bademamix\b"
+            r"|\badam[-_ ]?mini\b"
             r"|\b8[- ]?bit[-_ ](?:paged[-_ ])?(?:adam|optim)|(?<![a-z])adam\w*8[-_]?bit\b"
             rf"|\b(?:adam\w*|optim\w*(?:[-_ ]states?)?){_KEPT}(?:8[- ]?bits?|int8)\b",
             re.IGNORECASE,

@@ -16,7 +16,8 @@ _OFFLOADED_OPTIMIZER = re.compile(
 )
 _OFFLOADING_SCHEME = re.compile(r"zero[- _]?[123]?[- _+]*offload", re.IGNORECASE)
 _ACTIVATIONS = re.compile(
-    r"activations?[-_ ](?:cpu[-_ ])?offload\w*|offload\w*[-_ ](?:of[-_ ])?(?:the[-_ ])?activations?\b",
+    r"(?:activations?|(?:activation|gradient)[-_ ]checkpoint(?:s|ing)?)[-_ ](?:cpu[-_ ])?offload\w*"
+    r"|offload\w*[-_ ](?:of[-_ ])?(?:the[-_ ])?(?:activations?|gradient[-_ ]checkpoints?)\b",
     re.IGNORECASE,
 )
 _EXAMPLE = "offloads activations of 20 layers"

@@ -707,6 +707,7 @@ class TestWhatIsNotSimulated:
             ({"recompute": "full, CPU offload"}, False),  # as of MaxText's policies for TPUs of 32 GB
             ({"recompute": "full", "notes": "activation checkpoint offload: off"}, True),
             ({"recompute": "full", "notes": "activation offload"}, False),
+            ({"recompute": "full", "notes": "activation checkpoint offload to CPU"}, False),
             ({"recompute": "full", "notes": "offloads activations of 4 layers"}, True),
             ({"pp": 4, "pp_schedule": "ZB-H2"}, False),
             ({"pp": 4, "pp_schedule": "ZB-H1"}, True),

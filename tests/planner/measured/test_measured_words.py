@@ -1341,7 +1341,12 @@ def test_words_mean_what_their_neighbours_make_of_them(
     ("column", "written", "meaning"),
     [
         ("notes", "activation offloading to CPU", "left out; say of how many layers"),
+        ("notes", "activation checkpoint offload to CPU", "left out; say of how many layers"),
+        ("notes", "gradient checkpointing offload", "left out; say of how many layers"),
         ("notes", "tiled MLP", "feed-forward networks are simulated whole"),
+        ("notes", "TiledMLP", "feed-forward networks are simulated whole"),
+        ("notes", "AdEMAMix", "the optimizer is simulated as Adam"),
+        ("optimizer", "Adam-mini", "the optimizer is simulated as Adam"),
         ("notes", "chunked cross entropy", "the loss is simulated in place on all logits"),
         ("notes", "FP8 attention", "the attention core is simulated in 16 bits"),
         ("notes", "precision-aware optimizer", "give optimizer_bytes"),
