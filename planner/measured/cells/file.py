@@ -25,8 +25,12 @@ from simulator.errors import refusal
 
 WORDS_FOR_NOTHING = (*NOTHING_SAID, "none")
 """What people write in a numeric cell without a number."""
-WORDS_FOR_USUAL = {"kv_heads": ("mha", "same", "as heads"), "micro_batch": ("auto",)}
-"""Words in a column that mean the same as an empty cell."""
+WORDS_FOR_USUAL = {"kv_heads": ("mha", "same", "as heads"), "micro_batch": ("auto",), "dp": ("-1", "auto")}
+"""Words in a column that mean the same as an empty cell: `-1` is torchtitan's for replicas that the other degrees leave."""
+_SCHEDULE = re.compile(r"dual-?pipe|zero-?bubble|\bzb|interleav|1f1b|gpipe", re.IGNORECASE)
+_CHUNKS = re.compile(r"(?<![\w-])\d+(?!\w| ?chunks?)")
+"""A number that may be that of chunks, as in `4 (interleaved)`."""
+_SCHEDULE_COLUMNS = ("schedule", "pp_schedule", "pipeline_schedule")
 _LATENT = re.compile(r"\bmla\b|\blatent\b", re.IGNORECASE)
 """Latent attention, whose numbers beside it are ranks or queries, not key-value heads."""
 _NO_ROOM = re.compile(r"(?:cuda )?(?:oom|out[- ]of[- ]memory)(?: error)?", re.IGNORECASE)
@@ -87,7 +91,7 @@ NEEDED = (
 """Columns without which no row can be modelled: one of each group is required."""
 _IDENTITY = ("id", "source", "source_ref", "tier", "config_key", "usable")
 _HARDWARE = ("model", "gpu", "interconnect", "precision")
-_LAYOUT = ("schedule", "pp_schedule", "pipeline_schedule", "cp_comm_type", "sp", "zero_stage_or_fsdp")
+_LAYOUT = (*_SCHEDULE_COLUMNS, "cp_comm_type", "sp", "zero_stage_or_fsdp")
 _SOFTWARE = (
     "freeze_vision_model",
     "recompute",
@@ -233,9 +237,11 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str], *, has_decimal
         )
         rule = f"row {line} has {len(record)} cells, but the head has {len(head)}; {way_out}"
         return Cells(line=line, text=text, numbers={}, problems=(rule,))
-    text = _with_outcome(text)
+    written = _with_outcome(text)
+    text = _with_schedule(written)
     numbers: dict[str, float] = {}
-    problems, remarks = [], []
+    problems: list[str] = []
+    remarks = [] if text == written else [(_SCHEDULE_COLUMNS[0], "stands in vpp")]
     for column in _NUMBERS:
         cell = text.get(column, "")
         if cell.lower() in (*WORDS_FOR_NOTHING, *WORDS_FOR_USUAL.get(column, ())) or says_latent(
@@ -277,6 +283,15 @@ def _with_outcome(text: Mapping[str, str]) -> dict[str, str]:
         return dict(text)
     kind = "; ".join(filter(None, [text.get("metric_kind"), "out of memory"]))
     return {**text, **dict.fromkeys(out, ""), "metric_kind": kind}
+
+
+def _with_schedule(text: Mapping[str, str]) -> dict[str, str]:
+    """Returns a row with the name of a schedule that stands in the place of its chunks in the column of schedules."""
+    said = text.get("vpp", "")
+    is_other = any(text.get(column, "").lower() not in WORDS_FOR_NOTHING for column in _SCHEDULE_COLUMNS)
+    if is_other or not _SCHEDULE.search(said) or _CHUNKS.search(said):
+        return dict(text)
+    return {**text, "vpp": "", _SCHEDULE_COLUMNS[0]: said}
 
 
 def says_latent(column: str, cell: str) -> bool:

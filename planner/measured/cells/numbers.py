@@ -60,7 +60,9 @@ _UNITS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "tokens_per_image": _TOKENS,
     "images_per_sequence": (("images?|pictures?|tiles?|frames?", 1.0),),
     "global_batch": _SEQUENCES,
-    "micro_batch": ((r"(seqs?|sequences?|samples?)?\s*((per|a|/) ?(gpu|device|rank|replica))?", 1.0),),
+    "micro_batch": (
+        (r"(seqs?|sequences?|samples?)?\s*((per|a|/) ?(gpu|device|chip|accelerator|rank|replica))?", 1.0),
+    ),
     **dict.fromkeys(("tp", "cp", "ep", "etp", "dp"), _WAYS),
     "pp": (*_WAYS, ("(pipeline )?stages?", 1.0)),
     "vpp": (("((model|virtual) )?chunks?( (per|a) (stage|rank))?|virtual stages?|stages (per|a) rank", 1.0),),
@@ -102,6 +104,8 @@ _BESIDE_SHARED = re.compile(
     r"(\d{1,6}[a-z ]*?)\s*(?:(?:\+|,|and|plus)\s*(\d{0,2})\s*shared\b[a-z ]*|\+\s*(\d{1,2}))", re.IGNORECASE
 )
 """Routed experts, and shared ones, which have a column of their own: `256 routed + 1 shared`, `256+1`."""
+_SPREAD = re.compile(r"(?<=\d)\s*(?:\u00b1|\+/-)\s*\d{1,9}(?:\.\d{1,9})?%?")
+"""What repeated measurements differ by: `2.13 \u00b1 0.02`."""
 _NOT_USED = re.compile("no|off|false|disabled|dense", re.IGNORECASE)
 
 
@@ -123,6 +127,8 @@ def number_in(column: str, cell: str, *, may_be_0: bool) -> Number | None:
         may_be_0: whether 0 means `not used` in the column.
     """
     cell = _plain(_without_name(column, cell))
+    if (mean := _SPREAD.sub("", cell)) != cell:
+        return _inexact(number_in(column, mean, may_be_0=may_be_0))
     if column in ("n_gpus", "gpus_per_node"):
         cell = _NAMED_DEVICES.sub("", cell)
     try:

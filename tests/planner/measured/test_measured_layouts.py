@@ -340,6 +340,24 @@ class TestLayout:
         assert remark in row["remarks"]
         assert bool(remark) == bool(row["remarks"])
 
+    def test_a_schedule_may_stand_in_the_place_of_its_chunks(self, tmp_path: Path) -> None:
+        cells = {"pp": 4, "tp": 1, "recompute": "selective", "framework": "Megatron-LM 0.12"}
+        moved = row_of(tmp_path, **cells, vpp="zb-h1")
+        assert moved["pipeline_schedule"] == "zb_h1"
+        assert moved["remarks"].splitlines()[0] == "schedule = 'zb-h1': stands in vpp"
+        assert plan_of(row_of(tmp_path, **cells, vpp="Interleaved 1F1B, 4 chunks")).virtual_pipeline == 4
+        assert plan_of(row_of(tmp_path, **cells, vpp="4 (interleaved)")).virtual_pipeline == 4
+        refused = the_row(tmp_path, {**RUN, **cells, "vpp": "interleaved (4)"})
+        assert isinstance(refused, Unmodelled)
+        assert refused.reason == "vpp = 'interleaved (4)': must be a number, or empty"
+
+    @pytest.mark.parametrize("written", ["-1", "auto"])
+    def test_replicas_that_software_counts_are_what_the_other_degrees_leave(
+        self, tmp_path: Path, written: str
+    ) -> None:
+        row = row_of(tmp_path, tp=2, pp=1, dp=written)
+        assert (row["data_parallel"], row["remarks"]) == ("4", "")
+
     @pytest.mark.parametrize("number", [2, 4])
     def test_chunks_that_a_schedule_counts_are_not_assumed(self, tmp_path: Path, number: int) -> None:
         cells = {"pp": 4, "tp": 1, "framework": "Megatron-LM 0.12"}
