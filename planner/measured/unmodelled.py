@@ -42,7 +42,7 @@ _COMPRESSES = re.compile(r"deepseek-?v?4\b|\bdsv4")
 """Networks whose attention sees compressed tokens."""
 _OTHER_NETWORKS = (
     r"\b(m|flan-?|u?m?)t5\b|bert(a|-\w+)?\b|\bul2\b|\bm?bart\b",
-    r"\bvit\b|diffusion|\bsdxl\b|flux|whisper|\bdlrm",
+    r"\bvit\b|\bswin-?(v2|transformer|moe)|diffusion|\bsdxl\b|flux|whisper|\bdlrm",
 )
 _OF_ODD_LAYERS = re.compile(r"llama\b.*nemotron\b.*\b(super|ultra|(49|51|253)b)\b|decilm")
 """Networks found by architecture search: their layers differ, and some have no attention (arXiv 2411.19146)."""

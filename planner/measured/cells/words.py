@@ -15,6 +15,8 @@ NOTHING_SAID = (
     *("", "-", "--", "\N{EN DASH}", "\N{EM DASH}", "?", "n/a", "n.a.", "na", "nan", "null", "tbd", "unknown"),
     *("not given", "not stated", "not reported", "not published", "not specified", "unspecified"),
 )
+TICKS = {"\u2713": "yes", "\u2714": "yes", "\u2717": "no", "\u2718": "no"}
+"""Check marks and crosses of tables, and what they say."""
 YES = ("yes", "true", "on", "y", "1", "enabled")
 NO = ("no", "false", "off", "n", "0", "disabled")
 WITH_CARE = ("caution",)
@@ -55,7 +57,7 @@ may list several things."""
 _KINDS = re.compile(
     r"step|iteration|throughput|time|seconds|speed|flop|\bmfu\b|\bhfu\b|utili[sz]ation|token|memory|out[- ]of[- ]memory"
     r"|\boom\b|benchmark|measure|production|whole[- ]run|mlperf|\bq?lora\b|\bpeft\b|train|tuning|\bsft\b|steady|inference"
-    r"|single-layer|forward|\bt[gp]s\b|\bwps\b|samples|sequences|performance|\blogs?\b",
+    r"|single-layer|forward|\bt[gp]s\b|\bwps\b|samples|sequences|performance|\blogs?\b|scaling",
     re.IGNORECASE,
 )
 """What descriptions of a measurement contain; which of them change the simulation is up to the reader."""
@@ -71,6 +73,7 @@ def is_yes(column: str, written: str, *, yes: tuple[str, ...], no: tuple[str, ..
         InputError: the cell says something else.
     """
     text = re.sub(r"^([01])\.0+$", r"\1", re.sub(r"\s*[:(].*", "", written.lower()))
+    text = TICKS.get(text, text)
     if text in NOTHING_SAID:
         return None
     if text not in (*yes, *no):

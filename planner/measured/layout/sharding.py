@@ -52,7 +52,7 @@ _STAGES = (
         rf"distributed|^dist$|dist\b\W{{0,2}}opt|dist_?opt|^optimi[sz]er( states?)?$|\b(p_?)?os\b|\boss\b|{_SHARDED_OPTIMIZER}",
         1,
     ),
-    (r"^(none|no|off|false|ddp|dp|data parallel|replicated?|unsharded|0)(\W*\(.*\))?$", 0),
+    (r"^(none|no|off|false|ddp|dp|data parallel|replicated?|unsharded|0|\u2717|\u2718)(\W*\(.*\))?$", 0),
 )
 """Stages by the words that mean them; the first that fits holds. ZeRO-Offload and ZeRO-100B shard what stage 2 does (arXiv
 2101.06840, 1910.02054),

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 from planner.input.problems import shown
-from planner.measured.cells.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
+from planner.measured.cells.words import NOTHING_SAID, TICKS, affirmed, first_affirmed, is_denied
 from planner.measured.recomputation.layer_counts import (
     LayerCount,
     counted_layers,
@@ -74,7 +74,7 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     Raises:
         InputError: the cell says both none and some.
     """
-    text = written.lower()
+    text = TICKS.get(written, written.lower())
     asks_notes = text in NOTHING_SAID or _ASKS_NOTES.fullmatch(text)
     if asks_notes and (found := noted_modules(notes) or noted_share(notes)):
         return found

@@ -20,7 +20,9 @@ _MOST_LAYERS = 10**6
 
 _BUDGET = re.compile(r"budget\D{0,3}(0?\.\d{1,2}|[01](?:\.0+)?)(?![\d.])")
 """What of the activations is kept, as in `activation_memory_budget` of PyTorch's compiler."""
-_SELECTED_NTH = re.compile(r"(?:selective|s?ac)(?:[ _]ac)?(?:[ _]option)?[ =:(]*([2-9]|[1-9]\d)\)?")
+_SELECTED_NTH = re.compile(
+    r"(?:selective|s?ac)(?:[ _]ac)?(?:[ _]option)?[ =:(-]*(?:(?:layers?|every)[ =:]*)?([2-9]|[1-9]\d)\)?"
+)
 """torchtitan's option: `selective 2` computes every second layer again."""
 _GROUPS = re.compile(r"(?<!of )(?:every|each) (\d{1,3}) layers")
 """Layers of a group of which only the first input is kept: `every 2 layers`."""

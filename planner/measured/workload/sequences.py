@@ -67,7 +67,17 @@ _RING = re.compile(r"\bring\b", re.IGNORECASE)
 _SCHEME = re.compile(rf"{_RING.pattern}|^(cp|context)\b", re.IGNORECASE)
 _SEQUENCE_ONLY = re.compile(r"\bisp\b", re.IGNORECASE)
 _OF_TENSOR_RANKS = (
-    *("megatron", "msp", "fsp", "tp", "tensor", "tensor parallel", "sp", "sequence parallel"),
+    *(
+        "megatron",
+        "msp",
+        "fsp",
+        "tp",
+        "tensor",
+        "tensor parallel",
+        "sp",
+        "sequence parallel",
+        "sequence-parallel",
+    ),
     *(
         "with tp",
         "tp-sp",

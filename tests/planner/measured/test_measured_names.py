@@ -491,7 +491,7 @@ class TestModels:
 
 
 class TestOtherNetworks:
-    @pytest.mark.parametrize("model", ["RoBERTa", "UL2 20B", "Flan-T5", "DLRM-DCNv2"])
+    @pytest.mark.parametrize("model", ["RoBERTa", "UL2 20B", "Flan-T5", "DLRM-DCNv2", "SwinV2-MoE"])
     def test_they_are_left_out(self, model: str) -> None:
         with pytest.raises(CannotModelError, match=f"model {model}: only decoder-only transformers"):
             refuse_unlike_a_decoder(model)

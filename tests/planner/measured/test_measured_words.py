@@ -122,6 +122,8 @@ class TestRecomputation:
             ("full for 1 of every 2 layers", {"pp": 1}, "16", ""),
             ("2 (every 2nd layer)", {"pp": 1}, "16", ""),
             ("selective 2", {"pp": 1}, "16", ""),
+            ("selective (layer=2)", {"pp": 1}, "16", ""),
+            ("SAC every 2", {"pp": 1}, "16", ""),
             ("half the layers", {"pp": 1}, "16", ""),
             ("50% of layers", {"pp": 1}, "16", ""),
             ("checkpoint=0.5", {"pp": 1}, "16", ""),
@@ -312,6 +314,12 @@ class TestRecomputation:
         row = row_of(tmp_path, recompute="", notes=notes)
         assert row["recompute"] == (kind or "none")
         assert ("recompute" in row["assumed"].split()) is (kind is None)
+
+    @pytest.mark.parametrize(("written", "kind"), [("\u2714", "full"), ("\u2717", "none")])
+    def test_ticks_of_tables_are_yes_and_no(self, tmp_path: Path, written: str, kind: str) -> None:
+        row = row_of(tmp_path, recompute=written, zero_stage_or_fsdp=written)
+        assert (row["recompute"], row["zero_stage"] == "0") == (kind, kind == "none")
+        assert "recompute" not in row["assumed"].split()
 
     @pytest.mark.parametrize("written", ["blocks 1-10", "stage 1 only"])
     def test_numbers_of_other_things_are_no_yes(self, tmp_path: Path, written: str) -> None:
@@ -600,7 +608,10 @@ class TestSharding:
 
 
 class TestYesAndNo:
-    @pytest.mark.parametrize("written", ["yes", "True", "ON", "1.0", "megatron", "TP-SP", "msp", "8"])
+    @pytest.mark.parametrize(
+        "written",
+        ["yes", "\u2713", "True", "ON", "1.0", "megatron", "TP-SP", "sequence-parallel", "msp", "8"],
+    )
     def test_words_for_yes(self, tmp_path: Path, written: str) -> None:
         assert row_of(tmp_path, tp=2, pp=1, sp=written)["has_sequence_parallel"] == "true"
 
