@@ -21,10 +21,12 @@ AUTOMODEL_LORA_RANK = 16
 """Rank in NeMo Automodel's recipes that measure dense networks (`dim: 16`, `target_modules: '*_proj'` in
 `examples/llm_benchmark`); those of mixtures of experts have 32."""
 
-_TARGETS = re.compile(r"\b(?:target\w*|lora (?:on|for|of))\b[^;.]*", re.IGNORECASE)
+_TARGETS = re.compile(r"\b(?:target\w*|lora_attn_modules|lora (?:on|for|of))\b[^;.]*", re.IGNORECASE)
+_ALSO_FEED_FORWARD = re.compile(r"\bapply_lora_to_mlp\b(?![ =:'\"]*(?:false|0|no)\b)", re.IGNORECASE)
+"""torchtune's option beside `lora_attn_modules`."""
 _PRODUCTS: Mapping[AdaptedProduct, str] = {
     AdaptedProduct.QKV: r"linear_qkv|(?<![a-z_])(?:[qkv]|qkv|query_key_value)(?:_proj)?\b|\battention\b",
-    AdaptedProduct.PROJ: r"linear_proj|(?<![a-z_])o(?:ut)?_proj\b|\battention\b",
+    AdaptedProduct.PROJ: r"linear_proj|(?<![a-z_])o(?:ut(?:put)?)?_proj\b|\battention\b",
     AdaptedProduct.FC1: r"linear_fc1|(?<![a-z_])(?:gate|up|gate_up)_proj\b|\bmlps?\b",
     AdaptedProduct.FC2: r"linear_fc2|(?<![a-z_])down_proj\b|\bmlps?\b",
 }
@@ -33,7 +35,7 @@ _FROZEN_IN_4_BITS = re.compile(
     r"(?<![a-z])qlora|\bnf-?4\b|\b4[- ]?bit (?:base|frozen|weights)|load_in_4bit", re.IGNORECASE
 )
 _ADAPTERS = re.compile(r"(?<![a-z])(?:q?lora|peft)(?![a-z])", re.IGNORECASE)
-_MLPERF = re.compile(r"(?<![a-z])mlperf|llama[-_ ]?2[-_ ]70b[-_ ]lora", re.IGNORECASE)
+_MLPERF = re.compile(r"(?<![a-z])mlperf|llama2_70b_lora(?![a-z])", re.IGNORECASE)
 _MLPERF_MODEL = re.compile("70b", re.IGNORECASE)
 _ALL_WEIGHTS = re.compile(
     r"\bfull[- ](?:parameter|weight|model)?[- ]?(?:sft|fine[- ]?tun\w*|training)\b", re.IGNORECASE
@@ -73,10 +75,10 @@ def _trains_adapters(names: str, notes: str) -> bool:
 
 def _named_products(notes: str) -> tuple[AdaptedProduct, ...]:
     """Returns the products that notes call the targets of adapters; empty where they name none."""
-    found = affirmed(_TARGETS, notes)
-    return (
-        tuple(product for product, words in _PRODUCTS.items() if affirmed(words, found[0])) if found else ()
-    )
+    if (found := affirmed(_TARGETS, notes)) is None:
+        return ()
+    said = f"{found[0]}; mlp" if affirmed(_ALSO_FEED_FORWARD, notes) else found[0]
+    return tuple(product for product, words in _PRODUCTS.items() if affirmed(words, said))
 
 
 def keeps_frozen_weights(told: Told) -> bool:

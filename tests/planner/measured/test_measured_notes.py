@@ -72,7 +72,18 @@ class TestOtherRuns:
             ({"notes": "QLoRA, nf4"}, "has_memory_verdict", "false"),
             ({"notes": "LoRA"}, "has_memory_verdict", "true"),
             ({"framework": "Unsloth (QLoRA)"}, "lora_rank", "32"),
+            (
+                {"notes": "LoRA, lora_attn_modules=q_proj v_proj output_proj, apply_lora_to_mlp=True"},
+                "lora_targets",
+                "linear_qkv linear_proj linear_fc1 linear_fc2",
+            ),
+            (
+                {"notes": "LoRA, lora_attn_modules=q_proj v_proj, apply_lora_to_mlp=False"},
+                "lora_targets",
+                "linear_qkv",
+            ),
             ({"model": "llama2_70b_lora", "tp": 4, "pp": 1}, "lora_rank", "16"),  # as in MLPerf's rules
+            ({"model": "Llama-2-70B LoRA", "tp": 4, "pp": 1}, "lora_rank", "32"),  # not said to be of MLPerf
             (
                 {"source": "MLPerf Training v4.1 llama2_70b_lora (NVIDIA)", "model": "Llama2-70B"},
                 "lora_targets",
