@@ -16,6 +16,10 @@ TORCHTITAN_CUDNN_MONTH = (2025, 10)
 """Until then PyTorch's `scaled_dot_product_attention` took FlashAttention-2 on Hopper. torchtitan asks for cuDNN's kernels
 first since October 2025 (pull request 1776, in 0.2.0); PyTorch does since 2.11 of March 2026, the first release with a cuDNN
 that it trusts (`check_prefer_cudnn_attention` in `sdp_utils.cpp`). The year counts where a release tells no month."""
+FIRST_FLASH_YEAR = 2022
+"""FlashAttention is of May 2022 (arXiv 2205.14135): what was measured before had separate kernels."""
+FAMILIES_BEFORE_FLASH = ("volta", "ampere")
+"""Architectures of GPUs that trained networks then."""
 FUSED_ON_ALL_SINCE = 2023
 """Year of PyTorch 2.0, whose attention has memory-efficient kernels for architectures without FlashAttention."""
 FLASH_ON_REQUEST = (
@@ -78,6 +82,8 @@ def attention_kernel(habit: AttentionKernel, family: str, name: str, precision: 
     year = release_year(name) or 0
     if family in FAMILIES_WITHOUT_FLASH:
         return habit if habit == "flash-2" and year >= FUSED_ON_ALL_SINCE else "unfused"
+    if 0 < year < FIRST_FLASH_YEAR and family in FAMILIES_BEFORE_FLASH:
+        return "unfused"
     if has_flash_on_request(name, precision):
         return "flash-1" if _ULYSSES in name else "unfused"
     if habit == "flash" and family == "hopper":

@@ -15,6 +15,8 @@ LAST_JOINED_LOGITS = (2025, 10)
 LAST_PLAIN_EXCHANGE = {"hopper": (2025, 4), "blackwell": (2025, 11)}
 """Month until which Megatron Core had no dispatcher but its own for experts across nodes: DeepEP came with its release 0.12,
 and Hybrid-EP, which Blackwell's link domains need, with 0.15."""
+FIRST_SEQUENCE_PARALLEL_YEAR = 2022
+"""Norms that tensor-parallel ranks split by sequence are of May 2022 (arXiv 2205.05198)."""
 LAST_SEPARATE_YEAR = 2020
 """Since September 2020 Megatron-LM fuses bias, activation, dropout and residual (its commit 51a2e6b0ff)."""
 

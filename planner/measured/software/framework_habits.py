@@ -49,6 +49,7 @@ from planner.measured.frameworks.megatron_habits import (
 from planner.measured.frameworks.other_habits import ALPA, GAUDI, HAI_LLM, HAI_LLM_16_BITS, JAX, META, UNKNOWN
 from planner.measured.frameworks.release_numbers import Month
 from planner.measured.frameworks.releases import (
+    FIRST_SEQUENCE_PARALLEL_YEAR,
     LAST_COPIED_HEADS_YEAR,
     LAST_EAGER_LOSS_YEAR,
     LAST_JOINED_LOGITS,
@@ -198,6 +199,7 @@ def habits_of(
         _in_format(habits, precision),
         attention=attention,
         copies_shared_heads=copies_heads,
+        has_sequence_parallel=habits.has_sequence_parallel and not 0 < year < FIRST_SEQUENCE_PARALLEL_YEAR,
         sharded_copies=sharded_copies(name),
     )
     if habits.name == TORCHTITAN.name and (release_month(name) or LAST_JOINED_LOGITS) > LAST_JOINED_LOGITS:

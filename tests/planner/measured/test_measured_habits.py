@@ -216,6 +216,15 @@ class TestHabitsOfReleases:
         today = habits_of("Megatron-LM", "hopper", "bf16", is_fully_sharded=True)
         assert (today.weight_prefetch, today.most_gathered_weights) == ("both", None)
 
+    @pytest.mark.parametrize("framework", ["DeepSpeed", "fairscale FSDP", "Colossal-AI", "JAX", "Foo"])
+    def test_no_software_had_flash_attention_or_split_norms_before_their_papers(self, framework: str) -> None:
+        # FlashAttention and sequence parallelism are of May 2022: arXiv 2205.14135 and 2205.05198.
+        before = habits_of(f"{framework} (2021)", "ampere", "fp16")
+        since = habits_of(f"{framework} (2024)", "ampere", "fp16")
+        assert (before.attention, before.has_sequence_parallel) == ("unfused", False)
+        assert since.attention in ("flash", "flash-2")
+        assert since.has_sequence_parallel is (framework == "Foo")
+
     @pytest.mark.parametrize(
         "framework", ["Megatron-LM 0.12", "Megatron-LM v0.9", "Megatron-LM core_r0.8.0", "Megatron-LM 24.01"]
     )
