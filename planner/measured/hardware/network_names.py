@@ -22,6 +22,7 @@ _SLOW = r"(?<![\d.])[1-5]?\d(?:\.\d{1,6})?\s?(?-i:[Gg]b)(?:it)?(?:/s|ps)"
 _ETHERNET = "roce|ethernet|spectrum-?x"
 _ALONE = r"(?:(?<!\w)|(?<=\d[xX]))"
 """Before a rate that is no part of another name, as of an A800, but may be one of several cards."""
+_INFINIBAND = re.compile(r"infiniband|\bib\b", re.IGNORECASE)
 _GENERATIONS_GBIT_PER_S = {"xdr": 800.0, "ndr": 400.0, "hdr": 200.0, "edr": 100.0}
 """Rate of a port of InfiniBand; a number behind the name (`HDR100`) is that of a split one."""
 
@@ -166,13 +167,16 @@ def network_of(description: str, accelerator: str, *, gpus_per_node: int | None 
     is_card, names_links = catalog.is_pcie_card(accelerator), bool(_SCALE_UP.search(description))
     has_scale_up = "pcie" in description.lower() if is_card else names_links
     usual = machine.fabric if machine else catalog.default_fabric(accelerator).kind
+    is_usual_kind = usual.startswith("infiniband") and bool(_INFINIBAND.search(description))
     return Network(
         fabric=words or usual,
         node_bytes_per_s=node_bytes_per_s,
         num_cards=num_cards,
         link_domain_size=domain,
         names_scale_up=domain is not None or has_scale_up,
-        is_understood=bool(words or node_bytes_per_s or domain or has_scale_up or names_links),
+        is_understood=bool(
+            words or node_bytes_per_s or domain or has_scale_up or names_links or is_usual_kind
+        ),
         remark=remark,
         link_remark=_BRIDGES if is_card and affirmed(_SCALE_UP, description) else "",
     )

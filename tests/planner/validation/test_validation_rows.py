@@ -172,6 +172,14 @@ class TestHardware:
         assert (found.fabric, found.node_bytes_per_s) == (fabric, rate)
         assert (remark in found.remark, bool(remark)) == (True, bool(found.remark))
 
+    @pytest.mark.parametrize(("accelerator", "is_understood"), [("h100-sxm5-80gb", True), ("mi300x", False)])
+    def test_infiniband_alone_is_understood_where_it_is_usual(
+        self, accelerator: str, is_understood: bool
+    ) -> None:
+        for description in ("InfiniBand", "IB"):
+            found = network_of(description, accelerator)
+            assert (found.is_understood, found.node_bytes_per_s, found.remark) == (is_understood, None, "")
+
     def test_links_that_are_fewer_further_up_are_told(self) -> None:
         found = network_of("8x400G RoCE, 1:7 oversubscription", "h100-sxm5-80gb")
         assert (found.node_bytes_per_s, found.remark) == (
