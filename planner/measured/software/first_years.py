@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.measured.cells.told import Told
+from planner.measured.frameworks.releases import FIRST_SEQUENCE_PARALLEL_YEAR
 from planner.measured.workload.model_names import first_year
 from planner.measured.workload.sequences import splits_sequence
 
-SEQUENCE_PARALLEL_YEAR = 2022
-"""Megatron-LM has sequence parallelism since May 2022 (arXiv 2205.05198)."""
 CONTEXT_PARALLEL_YEAR = 2024
-"""Its core has context parallelism since release 0.5 of February 2024."""
+"""Megatron's core has context parallelism since release 0.5 of February 2024."""
 
 
 def possible_since(told: Told) -> int | None:
@@ -28,6 +27,6 @@ def _years(told: Told) -> Iterator[int]:
         yield year
     if told.framework.startswith("Megatron-LM"):
         if splits_sequence(told.text("sp")):
-            yield SEQUENCE_PARALLEL_YEAR
+            yield FIRST_SEQUENCE_PARALLEL_YEAR
         if (told.cells.count("cp") or 1) > 1:
             yield CONTEXT_PARALLEL_YEAR
