@@ -195,11 +195,12 @@ def habits_of(
     attention = attention_kernel(habits.attention, family, name, precision)
     year = release_year(name) or 0
     copies_heads = habits.copies_shared_heads and year <= LAST_COPIED_HEADS_YEAR
+    is_before_split = 0 < year < FIRST_SEQUENCE_PARALLEL_YEAR and family != GAUDI_FAMILY
     habits = replace(
         _in_format(habits, precision),
         attention=attention,
         copies_shared_heads=copies_heads,
-        has_sequence_parallel=habits.has_sequence_parallel and not 0 < year < FIRST_SEQUENCE_PARALLEL_YEAR,
+        has_sequence_parallel=habits.has_sequence_parallel and not is_before_split,
         sharded_copies=sharded_copies(name),
     )
     if habits.name == TORCHTITAN.name and (release_month(name) or LAST_JOINED_LOGITS) > LAST_JOINED_LOGITS:
