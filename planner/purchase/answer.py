@@ -109,7 +109,7 @@ def _plan(
             for index, job in enumerate(fleet.jobs)
         },
         notes=(
-            *notes_of(fleet, question.folder),
+            *notes_of(fleet, question.folder, question.jobs),
             *life_notes(fleet, question.jobs[0][0].ownership),
             *scope_notes(question.jobs[0]),
             *power_notes(fleet.limits, (pool.idle_w_per_node for pool in problem.pools if pool.kind == "bought")),

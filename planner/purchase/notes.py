@@ -13,7 +13,6 @@ from planner.purchase.fleet import Fleet, FleetLimits, FleetOffer
 from planner.purchase.plan import ScheduledRun
 from planner.purchase.ways import document_of
 from planner.text import human
-from simulator import catalog
 from simulator.domain.job import Job
 from simulator.domain.ownership import Depreciation, Ownership
 from simulator.units import DAY, YEAR
@@ -101,19 +100,20 @@ def scope_notes(jobs: Sequence[Job]) -> tuple[str, ...]:
     )
 
 
-def notes_of(fleet: Fleet, folder: Path) -> tuple[str, ...]:
+def notes_of(fleet: Fleet, folder: Path, jobs: Sequence[Sequence[Job]]) -> tuple[str, ...]:
     """Returns the sentences.
 
     Args:
         fleet: jobs and offers.
         folder: where paths of job files start.
+        jobs: for each offer the jobs with this offer alone.
     """
     return (
         *_budgets(fleet, folder),
         *_ownerships(fleet, folder),
         *_idle_shares(fleet),
         *_profiles(fleet),
-        *_far_prices(fleet),
+        *_far_prices(fleet, jobs),
         *_late_offers(fleet),
         *_long_terms(fleet),
         *_repeated_offers(fleet),
@@ -157,15 +157,14 @@ def _profiles(fleet: Fleet) -> Iterator[str]:
         yield f"{' and '.join(names)} {'count' if len(names) > 1 else 'counts'} with the mean of all hours, whenever jobs run"
 
 
-def _far_prices(fleet: Fleet) -> Iterator[str]:
+def _far_prices(fleet: Fleet, jobs: Sequence[Sequence[Job]]) -> Iterator[str]:
     """Prices in another unit, such as that of one GPU for a node."""
-    for offer in fleet.offers:
+    for offer, (job, *_) in zip(fleet.offers, jobs, strict=True):
         rents = [terms.usd_per_gpu_hour for terms in (offer.reserve, offer.rent) if terms]
         for rent in dict.fromkeys(rents):
             yield from far_rent(offer.accelerator, rent)
-        node = offer.node or catalog.default_node(offer.accelerator).id
-        if offer.buy and isinstance(node, str):
-            yield from far_node_price(node, offer.buy.usd_per_node)
+        if offer.buy:
+            yield from far_node_price(job.offers[0].node.id, offer.buy.usd_per_node)
 
 
 def _late_offers(fleet: Fleet) -> Iterator[str]:

@@ -32,7 +32,7 @@ from planner.purchase.plan import PurchasePlan
 from planner.purchase.prices import NodePrices, node_prices, prices_by_size
 from planner.purchase.problem import bought_lot
 from planner.purchase.view import show_purchase
-from planner.purchase.ways import candidates_of, job_on
+from planner.purchase.ways import candidates_of, job_on, jobs_of
 from planner.text import human
 from simulator import catalog
 from simulator.domain.job import Job
@@ -346,13 +346,13 @@ def test_power_in_kilowatts_is_told_where_nothing_can_be_bought() -> None:
 @pytest.mark.parametrize(("days", "is_told"), [(90, False), (91, True)])
 def test_terms_that_lead_beyond_the_horizon_are_told(days: float, is_told: bool) -> None:
     fleet = fleet_with(offer(reserve={**RESERVE, "term_days": days, "first_start_day": 10}))
-    assert any("leads beyond horizon_days (100)" in note for note in notes_of(fleet, Path())) == is_told
+    assert any("leads beyond horizon_days (100)" in note for note in told(fleet)) == is_told
 
 
 @pytest.mark.parametrize(("share", "is_told"), [(0.5, True), (0.95, True), (1.0, False)])
 def test_a_share_of_idle_time_is_said_not_to_be_looked_at(share: float, is_told: bool) -> None:
     fleet = fleet_with(offer(buy=BUY), ownership={"utilization_fraction": share})
-    assert any("utilization_fraction" in note for note in notes_of(fleet, Path())) == is_told
+    assert any("utilization_fraction" in note for note in told(fleet)) == is_told
 
 
 @pytest.mark.parametrize("fixed", [0.0, 1.0])
@@ -842,7 +842,11 @@ def test_a_job_that_needs_more_nodes_than_there_are_has_no_design() -> None:
 
 
 def notes_on(*offers: Mapping[str, object], **fields: object) -> tuple[str, ...]:
-    return notes_of(fleet_with(*offers, **fields), Path())
+    return told(fleet_with(*offers, **fields))
+
+
+def told(fleet: Fleet) -> tuple[str, ...]:
+    return notes_of(fleet, Path(), jobs_of(fleet, Path()))
 
 
 def test_a_budget_of_a_single_job_is_said_not_to_be_looked_at() -> None:
@@ -874,7 +878,7 @@ def test_prices_in_another_unit_are_told() -> None:
     rent, price = notes_on(offer(rent=node_hour, reserve=RESERVE, buy=one_gpu))
     assert rent.startswith("The rent of h100-sxm5-80gb, 28 USD per GPU-hour, is far outside")
     assert price.startswith("The price of a node dgx-h100, 31,000 USD, is far from the catalogue's 270,000")
-    own = {"name": "own", "num_accelerators": 8}
+    own = {**catalog.node("dgx-h100").model_dump(mode="json", exclude_none=True), "id": "own"}
     assert notes_on(offer(node=own, buy=one_gpu)) == ()
     reserved = {**RESERVE, "usd_per_gpu_hour": 28.0}
     assert notes_on(offer(reserve=reserved)) == notes_on(offer(rent=node_hour, reserve=reserved)) == (rent,)
