@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from planner.calibration.notes import calibration_notes
 from planner.job.in_short import in_short
 from planner.job.sites import PROFILES
 from planner.notes.price_notes import far_node_price, far_rent
@@ -117,6 +118,7 @@ def notes_of(fleet: Fleet, folder: Path, jobs: Sequence[Sequence[Job]]) -> tuple
         *_late_offers(fleet),
         *_long_terms(fleet),
         *_repeated_offers(fleet),
+        *_calibrations(jobs),
     )
 
 
@@ -223,3 +225,15 @@ def _kinds_of_terms(offer: FleetOffer) -> Iterator[str]:
         yield f"reserve for {offer.reserve.term_days:g} days"
     if offer.rent:
         yield "rent" if not offer.interruptions_per_1000_node_days else "spot"
+
+
+def _calibrations(jobs: Sequence[Sequence[Job]]) -> Iterator[str]:
+    """What calibrations of the jobs rest on, and which offers they do not cover; of which jobs, unless of all."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for on_offers in zip(*jobs, strict=True):
+        offers = tuple(job.offers[0] for job in on_offers)
+        job = on_offers[0].model_copy(update={"offers": offers})
+        for note in calibration_notes(job):
+            found[note].append(job.name)
+    for note, names in found.items():
+        yield note if len(names) == len(jobs[0]) else f"{', '.join(names)}: {note}"

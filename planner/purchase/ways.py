@@ -15,10 +15,13 @@ from constraints.evaluation import Evaluation
 from objectives.carbon import embodied_parts
 from objectives.cost import storage_usd
 from objectives.usage import Usage, num_held_gpus
+from planner.calibration.file import load_calibration
+from planner.input.record_input import parse_record
 from planner.input.yaml_text import read_document
 from planner.job.file import parse_job
 from planner.job.sites import PROFILES
 from planner.purchase.fleet import Fleet, FleetJob, FleetOffer
+from simulator.domain.calibration import Calibration
 from simulator.domain.hardware import Storage
 from simulator.domain.job import Job, Objective
 from simulator.domain.offer import MOST_GPUS, GpuRange
@@ -134,8 +137,11 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
         "ownership": fleet.ownership,
         "objectives": [objective.value for objective in OBJECTIVES],
     }
-    kept = {name: value for name, value in document.items() if name not in ("preference", "what_if")}
-    parsed = parse_job({**kept, **replaced}, folder=_folder(job, folder), source=_source(job))
+    below = _folder(job, folder)
+    elsewhere = _calibration_elsewhere(document.get("calibration"), below, fleet, offer)
+    unread = ("preference", "what_if", *(["calibration"] if elsewhere else []))
+    kept = {name: value for name, value in document.items() if name not in unread}
+    parsed = parse_job({**kept, **replaced}, folder=below, source=_source(job))
     found = parsed.offers[0]
     size = found.node.num_accelerators
     most = size * min(offer.max_nodes, MOST_GPUS // size)
@@ -143,7 +149,28 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     limits = parsed.limits.model_copy(update={"budget_usd": None, "budget_probability": None})
     # Which hours a run meets is decided by the plan: they count with their mean, which is the flat figure.
     site = parsed.site.model_copy(update=dict.fromkeys(PROFILES))
-    return parsed.model_copy(update={"offers": (sized,), "limits": limits, "site": site})
+    known = {"calibration": elsewhere} if elsewhere else {}
+    return parsed.model_copy(update={"offers": (sized,), "limits": limits, "site": site, **known})
+
+
+def _calibration_elsewhere(
+    given: object, folder: Path, fleet: Fleet, offer: FleetOffer
+) -> Calibration | None:
+    """Returns the calibration of a job if it covers other offers of the fleet but not this one, with which alone it is refused.
+
+    A calibration that breaks rules is told when the job is read.
+    """
+    try:
+        if isinstance(given, str):
+            found = load_calibration(folder / given)
+        elif isinstance(given, Mapping):
+            found = parse_record(Calibration, given)
+        else:
+            return None
+    except InputError:
+        return None
+    covered = {one.accelerator for one in fleet.offers} & set(found.accelerators)
+    return found if covered and offer.accelerator not in covered else None
 
 
 def _site_for(fleet: Fleet, job: FleetJob, folder: Path) -> object:
