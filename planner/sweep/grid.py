@@ -116,6 +116,11 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
         Problem(path=f"axes.{name}", value="[]", rule=rule) for name in sweep.axes if not sweep.axes[name]
     ]:
         raise InputError(wrong, sweep.name)
+    if sweep.calibration is not None and "calibration" in sweep.axes:
+        rule = (
+            f"stands beside calibration: {sweep.calibration}, which no point would use; leave one of them out"
+        )
+        raise InputError([Problem(path="axes.calibration", value="", rule=rule)], sweep.name)
     if num_points(sweep) > MOST_POINTS:
         rule = f"must make at most {MOST_POINTS:,} points with num_gpus; take values out"
         raise InputError([Problem(path="axes", value=f"{num_points(sweep):,} points", rule=rule)])

@@ -358,6 +358,12 @@ def test_an_axis_without_values_is_refused() -> None:
         points_of(sweep_with(axes={"workload.tokens": []}))
 
 
+def test_calibrations_of_an_axis_are_refused_beside_one_for_all_points() -> None:
+    sweep = sweep_with(axes={"calibration": ("own.yaml", None)}, calibration="cal.yaml")
+    with pytest.raises(InputError, match=r"axes\.calibration: stands beside calibration: cal.yaml"):
+        next(run_sweep(sweep))
+
+
 def test_an_axis_that_is_no_field_of_the_job_is_named() -> None:
     with pytest.raises(InputError, match=r"workload\.modle"):
         points_of(sweep_with(axes={"workload.modle": ["llama-3.1-8b"]}))
