@@ -128,6 +128,8 @@ def _figures(design: KnownDesign, job: Job) -> Metrics | str:
 def _choice(job: Job, known: list[KnownDesign]) -> KnownDesign | None:
     """The design that a job would choose; `None` where none can be run and had, and keeps the limits."""
     placed = [(design, plan) for design in known if (plan := design.in_job(job))]
+    if not placed:  # where the answers have no accelerator in common, one without its own offers nothing
+        return None
     plans = PlanTable.from_plans([plan for _, plan in placed])
     runs = np.flatnonzero(is_valid_layout(job, plans))
     evaluation = evaluate(job, plans.take(runs))

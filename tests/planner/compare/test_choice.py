@@ -64,6 +64,22 @@ def test_a_design_that_is_taken_off_the_market_is_compared_as_it_was() -> None:
     assert cause.effects["cost_usd"] == pytest.approx(change, rel=1e-9)
 
 
+def test_without_an_accelerator_in_common_one_input_alone_leaves_nothing_on_offer() -> None:
+    first, other = job_with(H100_RENTED), job_with(A100_RENTED)
+    only = CHEAP.model_copy(update={"offer": 0})
+    causes, notes = choices_of(side("first", first, FAST, FAST), side("other", other, only, only))
+    told = {cause.input: cause.note for cause in causes if cause.note}
+    reason = "with this input alone, none of the designs of the two answers can be run"
+    assert told == {"offers[h100-sxm5-80gb]": reason}
+    assert any("different design due to several inputs" in note for note in notes)
+
+
+def test_an_input_that_stops_every_known_design_chooses_none() -> None:
+    first, other = job_with(), job_with(workload={"global_batch_size": 32})
+    (cause,), _ = choices_of(side("first", first, FAST, FAST), side("other", other, FAST, FAST))
+    assert cause.note == "with this input alone, none of the designs of the two answers can be run"
+
+
 def test_limits_that_no_known_design_keeps_choose_none() -> None:
     usual, tight = job_with(), job_with(limits={"budget_usd": 10.0})
     sides = side("usual", usual, FAST, FAST), side("tight", tight, FAST, FAST)
