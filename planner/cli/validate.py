@@ -85,7 +85,7 @@ def validate(
     source = str(measured) if measured else "published runs shipped with capplan"
     if calibration is not None:
         source += f", with constants of {calibration.source} ({calibration.date})"
-        source += _whether_fitted_on(measured, calibration)
+        source += _whether_fitted_on(measured, calibration) + _not_covered(entries, calibration)
     write(rendered(lambda console: show(report, entries, console, source=source)))
     if measured is None:
         write(rendered(show_whole_runs))
@@ -139,6 +139,15 @@ def _whether_fitted_on(measured: Path | None, calibration: Calibration) -> str:
         if is_own
         else ""
     )
+
+
+def _not_covered(entries: Sequence[Entry], calibration: Calibration) -> str:
+    """Returns which accelerators keep the published constants, as in a job; nothing if the calibration covers all rows."""
+    from planner.measured.rows import Unmodelled
+
+    rows = [entry.comparison.row for entry in entries if not isinstance(entry, Unmodelled)]
+    others = sorted({row["accelerator"] for row in rows} - {*calibration.accelerators})
+    return f"; published ones hold for {', '.join(others)}" if others else ""
 
 
 def _entries(rows: Sequence[Row | Unmodelled], tell: Report, calibration: Calibration | None) -> list[Entry]:

@@ -12,7 +12,7 @@ import yaml
 
 from planner.input.own_files import check_own_file, replacing
 from planner.job.typed_command import TypedCommand
-from planner.measured.runs import Row, job_of, node_of_row, plan_of
+from planner.measured.runs import Row, job_of, node_of_row, on_cluster, plan_of
 from simulator import catalog
 from simulator.argument_names import Argument
 from simulator.domain.calibration import Calibration
@@ -37,7 +37,7 @@ _SHARED = (
 
 def row_document(row: Row, calibration: Calibration | None = None) -> dict[str, object]:
     """Returns the fields of a job file whose only offer is the cluster of a row; catalogue entries are named."""
-    job = job_of(row).model_copy(update={"calibration": calibration})
+    job = on_cluster(job_of(row), calibration)
     whole = job.model_dump(mode="json", exclude_defaults=True)
     num_gpus = int(row["num_gpus"])
     node = _used_part(node_of_row(row), num_gpus)

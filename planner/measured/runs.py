@@ -217,8 +217,14 @@ def compare(rows: Sequence[Row], calibration: Calibration | None = None) -> list
     return [found[position] for position in range(len(rows))]
 
 
+def on_cluster(job: Job, calibration: Calibration | None) -> Job:
+    """Returns the job of a row with the constants of its cluster; those of other accelerators do not hold for it."""
+    is_covered = calibration is not None and job.offers[0].accelerator.id in calibration.accelerators
+    return job.model_copy(update={"calibration": calibration if is_covered else None})
+
+
 def _simulated(rows: Sequence[Row], calibration: Calibration | None) -> list[Comparison]:
-    job = job_of(rows[0]).model_copy(update={"calibration": calibration})
+    job = on_cluster(job_of(rows[0]), calibration)
     plans = PlanTable.from_plans([plan_of(row) for row in rows])
     steps, memory = steps_and_memory(job, plans)
     accelerator = job.offers[0].accelerator

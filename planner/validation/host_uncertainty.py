@@ -16,6 +16,7 @@ import numpy as np
 
 from planner.calibration.steps import Batch, RankOf
 from planner.calibration.unknowns import LAUNCHES, RANGES
+from planner.measured.runs import on_cluster
 from simulator.accuracy.step_error import Z_80
 from simulator.domain.calibration import Calibration
 from simulator.domain.job import Job
@@ -56,7 +57,7 @@ def host_log_ratios(
 
 def _rank_of(training: TrainingConstants, calibration: Calibration | None) -> RankOf:
     def rank_of(job: Job, plans: PlanTable) -> Rank:
-        return Rank.of(job.model_copy(update={"calibration": calibration}), plans, training)
+        return Rank.of(on_cluster(job, calibration), plans, training)
 
     return rank_of
 

@@ -811,6 +811,18 @@ def test_validation_says_where_the_constants_were_fitted_on_the_very_rows(
     assert "fitted to these" not in " ".join(capsys.readouterr().out.split())
 
 
+def test_validation_names_accelerators_that_the_calibration_does_not_cover(
+    tmp_path: Path, rows: Rows, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = {**rows[2], "id": "other", "gpu": "a100-sxm4-80gb", "step_time_s": "13"}
+    asked = ["validate", "--quiet", "--calibration", str(file), "--measured"]
+    assert main([*asked, str(written(tmp_path, [*rows, other]))]) == OK
+    told = " ".join(capsys.readouterr().out.split())
+    assert "; published ones hold for a100-sxm4-80gb" in told
+    assert main([*asked, str(written(tmp_path, rows))]) == OK
+    assert "published ones hold" not in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_missing_calibration_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     example = Path(__file__).parents[3] / "examples" / "bloom-176b.yaml"
     absent = str(tmp_path / "no.yaml")

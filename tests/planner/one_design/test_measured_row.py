@@ -18,7 +18,9 @@ from planner.one_design.measured_row import MeasuredRow, measured_row, step_of
 from planner.validation.comparison import Modelled
 from planner.validation.interval import Interval
 from planner.views.measured_row_view import show_measured_row
+from simulator.domain.calibration import CalibratedConstant, ConstantName
 from simulator.errors import InputError
+from tests.planner.calibrations import calibration_with
 from tests.planner.measured_rows import KORTHIKANTI_22B, LLAMA_8B, LLAMA_405B, simulated_row, written
 
 
@@ -45,6 +47,19 @@ class TestAnswer:
         assert sum(answer.simulated.design.memory_bytes.values()) == pytest.approx(
             entry.comparison.planned_memory_bytes
         )
+
+    def test_constants_of_other_accelerators_do_not_hold_for_a_row(self, tmp_path: Path) -> None:
+        entry = entry_for(tmp_path, {**KORTHIKANTI_22B})
+        launches = CalibratedConstant(
+            name=ConstantName.EARLY_HOST_LAUNCH_S, value=1e-3, published=4e-5, log_deviation=0.1
+        )
+        links = launches.model_copy(
+            update={"name": ConstantName.INTRA_LINK_RATIO, "accelerator": "mi300x", "value": 0.1}
+        )
+        of_others = calibration_with([launches, links])
+        assert measured_row(entry, of_others) == measured_row(entry)
+        (with_others,) = compare([entry.comparison.row], of_others)
+        assert with_others == entry.comparison
 
     def test_cells_say_what_the_row_leaves_open(self, tmp_path: Path) -> None:
         told = measured_row(entry_for(tmp_path, {**LLAMA_8B, "recompute": "full", "micro_batch": 1}))

@@ -92,8 +92,16 @@ def test_launches_that_a_calibration_has_are_known(tmp_path: Path) -> None:
     slow = CalibratedConstant(
         name=ConstantName.EARLY_HOST_LAUNCH_S, value=3e-5, published=4e-5, log_deviation=0.1
     )
-    known = calibration_with([slow])
-    assert ratios_of(row, known).tolist() == [0.0, 0.0]
+    links = CalibratedConstant(
+        name=ConstantName.INTER_LINK_RATIO,
+        accelerator=row["accelerator"],
+        value=1.0,
+        published=1.0,
+        log_deviation=0.1,
+    )
+    assert ratios_of(row, calibration_with([slow, links])).tolist() == [0.0, 0.0]
+    of_others = links.model_copy(update={"accelerator": "mi300x"})
+    assert ratios_of(row, calibration_with([slow, of_others])).tolist() == ratios_of(row).tolist()
 
 
 def test_the_interval_of_such_a_step_is_wider_than_that_of_a_large_model(tmp_path: Path) -> None:
