@@ -64,7 +64,8 @@ def usable_rows(measured: Path, accelerator: str | None) -> UsableRows:
     counts = Counter(row["accelerator"] for row in {row["config_key"]: row for row in rows}.values())
     enough = [row for row in rows if counts[row["accelerator"]] >= FEWEST_CONFIGURATIONS]
     if not enough:
-        raise refusal(measured, _too_few(counts, [reason for reason in reasons if reason]))
+        too_few = _too_few(counts, [reason for reason in reasons if reason])
+        raise refusal(measured, "; ".join([too_few, *_misspelt(measured)]))
     steps = MeasuredSteps.of(enough)
     return UsableRows(
         steps=steps,
@@ -104,9 +105,14 @@ def _on_left_out(reasons: Sequence[str]) -> list[str]:
 
 
 def _on_columns(measured: Path) -> list[str]:
+    return [f"T{note[1:]}" for note in _misspelt(measured)]
+
+
+def _misspelt(measured: Path) -> list[str]:
+    """Returns which columns are not read, though their names look like those of columns that are."""
     misspelt = {name: meant for name, meant in unread_columns(measured).items() if meant}
     return [
-        f"The column {shown(name)} is not read; did you mean {meant}?" for name, meant in misspelt.items()
+        f"the column {shown(name)} is not read; did you mean {meant}?" for name, meant in misspelt.items()
     ]
 
 

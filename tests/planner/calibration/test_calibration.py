@@ -351,6 +351,13 @@ def test_a_column_that_looks_like_one_that_is_read_is_told(tmp_path: Path, rows:
     assert note == "The column 'atention' is not read; did you mean attention?"
 
 
+def test_a_misspelt_column_is_told_where_it_leaves_too_few_rows(tmp_path: Path, rows: Rows) -> None:
+    renamed = [{name.replace("step_time_s", "step_time"): cell for name, cell in row.items()} for row in rows]
+    rule = "no step time.*; the column 'step_time' is not read; did you mean step_time_s?"
+    with pytest.raises(InputError, match=rule):
+        usable_rows(written(tmp_path, renamed), None)
+
+
 def test_measurements_that_differ_little_are_one_configuration_with_a_warning(
     tmp_path: Path, rows: Rows
 ) -> None:
