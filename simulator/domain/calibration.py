@@ -67,6 +67,8 @@ SOFTWARE = (
     ConstantName.HIDDEN_TENSOR_FRACTION,
 )
 """Constants of the framework and its host: they hold for all accelerators of a job."""
+WITHOUT_FORMAT = (*SOFTWARE, ConstantName.INTRA_LINK_RATIO, ConstantName.INTER_LINK_RATIO)
+"""Constants of which there is one for all number formats."""
 RULES = (
     ("_fraction", 1e-3, 1.0, "nothing is faster than its peak, or a thousand times slower"),
     ("_s", 1e-9, 1.0, "a launch takes microseconds"),
@@ -111,6 +113,8 @@ class CalibratedConstant(Record):
                 else "needs accelerator"
             )
             raise ValueError(f"{self.name.value} {has}")
+        if self.precision and self.name in WITHOUT_FORMAT:
+            raise ValueError(f"{self.name.value} is the same in all number formats: leave precision out")
         if self.precision is Precision.FP16:
             raise ValueError("precision fp16 runs at the rate of bf16: write bf16")
         low, high, why = next(rule[1:] for rule in RULES if self.name.value.endswith(rule[0]))
@@ -190,12 +194,17 @@ class Calibration(Record):
     """Power of the measured device under large matrix products."""
 
     @model_validator(mode="after")
-    def _names_each_constant_once(self) -> Self:
+    def _names_nothing_twice(self) -> Self:
         places = [(one.name, one.accelerator, one.precision) for one in self.constants]
         for place in places:
             if places.count(place) > 1:
                 words = " ".join(str(part) for part in place if part)
                 raise ValueError(f"constants name {words} twice; keep one")
+        kinds = [(one.accelerator, one.precision, one.has_experts) for one in self.residuals]
+        for kind in kinds:
+            if kinds.count(kind) > 1:
+                words = f"{kind[0]} {kind[1].value}{' experts' if kind[2] else ''}"
+                raise ValueError(f"residuals name {words} twice; keep one")
         return self
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:

@@ -9,7 +9,7 @@ from benchmarks.calibration_example import (
     true_calibration,
 )
 from simulator.catalog import accelerator
-from simulator.domain.calibration import CalibratedConstant, ConstantName
+from simulator.domain.calibration import CalibratedConstant, Calibration, ConstantName, StepResiduals
 from simulator.domain.hardware import Precision
 from simulator.domain.links import link_constants
 from simulator.machine.calibrated import calibrated_kernels, calibrated_links, calibrated_training
@@ -25,6 +25,8 @@ from simulator.machine.training import training_constants
         ({"name": "host_launch_s", "accelerator": ACCELERATOR}, "leave accelerator out"),
         ({"name": "memory_fraction", "accelerator": None}, "needs accelerator"),
         ({"name": "sustained_fraction", "precision": "fp16"}, "write bf16"),
+        ({"name": "inter_link_ratio", "precision": "fp8"}, "leave precision out"),
+        ({"name": "hidden_tensor_fraction", "precision": "bf16", "accelerator": None}, "leave precision out"),
         ({"name": "kernel_launch_s", "value": 2.0}, "microseconds"),
     ],
 )
@@ -33,6 +35,29 @@ def test_impossible_constants_are_refused(fields: dict[str, object], rule: str) 
         CalibratedConstant.model_validate(
             {"accelerator": ACCELERATOR, "value": 0.5, "published": 0.5, "log_deviation": 0.1} | fields
         )
+
+
+def test_what_stands_twice_is_refused() -> None:
+    calibration = true_calibration()
+    constants = calibration.model_dump() | {"constants": (calibration.constants[0], calibration.constants[0])}
+    with pytest.raises(ValueError, match=f"constants name sustained_fraction {ACCELERATOR} bf16 twice"):
+        Calibration.model_validate(constants)
+    errors = StepResiduals(
+        accelerator=ACCELERATOR,
+        precision=Precision.BF16,
+        has_experts=True,
+        num_configurations=8,
+        mean_absolute_error_fraction=0.03,
+        bias_fraction=0.0,
+        shared_log_deviation=0.02,
+        own_log_deviation=0.02,
+        interval_log_half_width=0.05,
+    )
+    others = errors.model_copy(update={"has_experts": False})
+    Calibration.model_validate(calibration.model_dump() | {"residuals": (errors, others)})
+    residuals = calibration.model_dump() | {"residuals": (errors, others, errors)}
+    with pytest.raises(ValueError, match=f"residuals name {ACCELERATOR} bf16 experts twice"):
+        Calibration.model_validate(residuals)
 
 
 def test_nothing_is_touched_without_a_calibration() -> None:
