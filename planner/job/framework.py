@@ -14,9 +14,12 @@ from planner.job.short_forms import Fields, found
 from simulator import catalog
 from simulator.catalog import Framework
 from simulator.domain.job import Job
+from simulator.domain.workload import Workload
 from simulator.errors import CatalogError, InputError, Problem
 
 _LOCATION = ("workload", "framework")
+_SET_FIELDS = {name for name, field in Workload.model_fields.items() if field.default is not None}
+"""Fields of a workload that always have a value, as the job that an answer keeps says."""
 
 
 def with_habits(job: Fields, findings: Findings) -> Fields:
@@ -24,6 +27,8 @@ def with_habits(job: Fields, findings: Findings) -> Fields:
     workload, search = job.get("workload"), job.get("search", {})
     name = workload.get("framework") if isinstance(workload, dict) else None
     if not isinstance(workload, dict) or not isinstance(name, str):
+        return job
+    if workload.keys() >= _SET_FIELDS:  # the job of an answer, whose framework may be in a file of the user's
         return job
     framework = found(catalog.framework, name, _LOCATION, findings)
     if framework is None:

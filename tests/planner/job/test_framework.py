@@ -210,3 +210,19 @@ def test_a_rule_that_a_habit_breaks_says_where_the_habit_comes_from(
     (problem,) = caught.value.problems
     assert problem.rule.endswith(told)
     assert caught.value.source == "ours.yaml"
+
+
+def test_the_job_of_an_answer_needs_no_file_that_describes_its_framework(tmp_path: Path) -> None:
+    rows = [
+        "kind,id,quantity,value,unit,source,date,confidence",
+        "frameworks,our-trainer,name,our trainer,text,ours,2026,verified",
+        "frameworks,our-trainer,logit_bytes,2,B,ours,2026,verified",
+        "frameworks,our-trainer,zero_stages,3,count,ours,2026,verified",
+    ]
+    (tmp_path / "ours.csv").write_text("\n".join(rows), encoding="utf-8")
+    written = {**job_of({"framework": "our-trainer"}), "catalog": "ours.csv"}
+    job = parse_job(written, folder=tmp_path)
+    assert (job.workload.logit_bytes, job.search.zero_stages) == (2, (3,))
+    assert parse_job(job.model_dump(mode="json")) == job
+    with pytest.raises(InputError, match="'our-trainer': is not among the catalogue's frameworks"):
+        parse_job(job_of({"framework": "our-trainer"}))
