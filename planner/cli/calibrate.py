@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options.shared import json_option, progress_options
+from planner.cli.options.shared import json_option, own_figures_option, progress_options
 from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ KERNEL_TABLE, CALIBRATION_FILES = ".csv", (".yaml", ".yml")
     metavar="FILE",
     help="Write the calibration (.yaml), or the kernels of --device (.csv), into a new file; may be repeated.",
 )
+@own_figures_option
 @json_option
 @progress_options
 def calibrate(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options.shared import CALIBRATION, calibration_option, progress_options
+from planner.cli.options.shared import CALIBRATION, calibration_option, own_figures_option, progress_options
 from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ ROWS_AT_ONCE = 100
     help="With --row: also write a job file in which the row's run is a plan, for simulate and all other commands.",
 )
 @calibration_option
+@own_figures_option
 @click.option("--json", "as_json", is_flag=True, help="Print tables and all rows as one JSON object.")
 @progress_options
 def validate(

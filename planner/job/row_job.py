@@ -15,8 +15,12 @@ from planner.job.typed_command import TypedCommand
 from planner.measured.runs import Row, job_of, node_of_row, on_cluster, plan_of
 from simulator import catalog
 from simulator.argument_names import Argument
+from simulator.catalog import Kind
+from simulator.catalog.files import is_own
+from simulator.catalog.lookup import FILES
 from simulator.domain.calibration import Calibration
 from simulator.domain.hardware import Node
+from simulator.record import Record
 
 WRITE_JOB = Argument("write_job")
 """The argument that names the file."""
@@ -41,15 +45,22 @@ def row_document(row: Row, calibration: Calibration | None = None) -> dict[str, 
     whole = job.model_dump(mode="json", exclude_defaults=True)
     num_gpus = int(row["num_gpus"])
     node = _used_part(node_of_row(row), num_gpus)
+    (cluster,) = job.offers
     is_known = node == catalog.node(row["node"])
     offer = {
-        "accelerator": row["accelerator"],
-        "node": row["node"] if is_known else node.model_dump(mode="json", exclude_defaults=True),
-        "fabric": row["fabric"],
+        "accelerator": _named(Kind.ACCELERATORS, row["accelerator"], cluster.accelerator),
+        "node": _named(Kind.NODES, row["node"] if is_known else "", node),
+        "fabric": _named(Kind.FABRICS, row["fabric"], cluster.fabric),
         "num_gpus": {"min": num_gpus, "max": num_gpus},
         "rent_usd_per_gpu_hour": 1.0,
     }
     return {**whole, "offers": [offer]}
+
+
+def _named(kind: Kind, name: str, record: Record) -> object:
+    """Returns the name of what the shipped catalogue has, and all figures of anything else."""
+    is_shipped = name in catalog.names(kind) and not is_own(FILES[kind], name)
+    return name if is_shipped else record.model_dump(mode="json", exclude_defaults=True)
 
 
 def _used_part(node: Node, num_gpus: int) -> Node:

@@ -50,6 +50,25 @@ calibration_option = click.option(
 )
 
 
+def _with_own_figures(context: click.Context, _: click.Parameter, files: tuple[Path, ...]) -> None:
+    if files:
+        from simulator.catalog import overlaid, read_own_figures
+
+        context.with_resource(overlaid(read_own_figures(files)))
+
+
+own_figures_option = click.option(
+    "--with",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    expose_value=False,
+    callback=_with_own_figures,
+    help="Your own hardware, in a file with the columns of the catalogue, as `catalog` of a job names it; may be repeated.",
+)
+"""Adds --with to a command without a job, during which the figures of the files replace those of the catalogue."""
+
+
 def job_values_options(
     meaning: str = "Replace a value of the job, such as limits.budget_usd=4e6; may be repeated.",
 ) -> Callable[[Command], Command]:

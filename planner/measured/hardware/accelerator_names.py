@@ -232,10 +232,14 @@ def name_among_words(name: str) -> str | None:
     return None
 
 
-@cache
 def _known(name: str) -> str | None:
     """Returns the catalogue name of an accelerator by all that is written; `None` where it is that of none."""
-    known = _catalog_spellings() | USUAL_NAMES
+    return _known_among(name, catalog.names(Kind.ACCELERATORS))
+
+
+@cache
+def _known_among(name: str, accelerators: tuple[str, ...]) -> str | None:
+    known = _spellings_of(accelerators) | USUAL_NAMES
     spellings = (spelling for reading in _readings(_with_unit(name)) for spelling in _spellings(reading))
     return next((known[spelling] for spelling in spellings if spelling in known), None)
 
@@ -309,6 +313,10 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-@cache
 def _catalog_spellings() -> dict[str, str]:
-    return {_plain(name): name for name in catalog.names(Kind.ACCELERATORS)}
+    return _spellings_of(catalog.names(Kind.ACCELERATORS))
+
+
+@cache
+def _spellings_of(accelerators: tuple[str, ...]) -> dict[str, str]:
+    return {_plain(name): name for name in accelerators}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,11 @@ import pytest
 from planner.purchase.fleet import Fleet
 from planner.purchase.notes import notes_of
 from planner.purchase.ways import jobs_of
-from simulator.catalog import Kind, figures
 from simulator.domain.calibration import CalibratedConstant, Calibration, ConstantName
 from simulator.errors import InputError
+from tests.planner.own_hardware import H100, OWN, own_catalog
 
-A100, H100, OWN = "a100-sxm4-80gb", "h100-sxm5-80gb", "our-chip"
+A100 = "a100-sxm4-80gb"
 RENT = {"usd_per_gpu_hour": 2.0, "max_nodes": 4}
 WORKLOAD = {"model": "llama-3.1-8b", "tokens": 1e11, "sequence_length": 8192, "global_batch_size": 64}
 
@@ -22,22 +21,6 @@ WORKLOAD = {"model": "llama-3.1-8b", "tokens": 1e11, "sequence_length": 8192, "g
 def fleet_of(*offers: dict[str, object], job: dict[str, object] | None = None, **more: object) -> Fleet:
     jobs = [{"name": "first", "deadline_day": 90, "job": {"workload": WORKLOAD, **(job or {})}}]
     return Fleet.model_validate({"site": "us-iowa", "offers": offers, "jobs": jobs} | more)
-
-
-def own_catalog(folder: Path) -> Path:
-    """An accelerator with the figures of an H100, in a node with those of a DGX H100."""
-    file = folder / "chip.csv"
-    renamed = {"default_node": "our-node", "accelerator": OWN}
-    with file.open("w", encoding="utf-8", newline="") as text:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["kind", "id", "quantity", "value", "unit", "source", "date", "confidence"])
-        for kind, known, name in ((Kind.ACCELERATORS, H100, OWN), (Kind.NODES, "dgx-h100", "our-node")):
-            for one in figures(kind, known):
-                value = renamed.get(one.quantity, one.value)
-                writer.writerow(
-                    [kind.value, name, one.quantity, value, one.unit, "ours", "2026", one.confidence.value]
-                )
-    return file
 
 
 def calibration_of(accelerator: str) -> Calibration:
