@@ -220,7 +220,8 @@ def _made(made: type[Made], kind: Kind, key: str, fields: Mapping[str, str], nam
             if detail["type"] == "missing":
                 missing.append(f"{quantity} ({_usual_unit(kind, quantity)})")
             else:
-                wrong.append(f"{quantity}: {detail['msg']}")
+                rule = detail["msg"].removeprefix("Value error, ")
+                wrong.append(f"{quantity}: {rule}" if quantity else rule)
         lacking = [f"these quantities are missing, with their units: {', '.join(missing)}"] if missing else []
         rule = f"has figures in a file of your own that make no {made.__name__.lower()}: {'; '.join([*lacking, *wrong])}"
         raise CatalogError([Problem(path=path, value=name, rule=rule)]) from error

@@ -372,3 +372,10 @@ def test_a_missing_file_is_a_problem_of_the_job(tmp_path: Path) -> None:
     document = {"workload": {}, "offers": [], "site": "us-iowa", "catalog": "none.csv"}
     with pytest.raises(InputError, match=r"catalog = .*none\.csv.*cannot be read: No such file"):
         parse_job(document, folder=tmp_path)
+
+
+def test_a_rule_between_figures_is_told_in_its_own_words(tmp_path: Path) -> None:
+    path = written(tmp_path, "nodes,dgx-h100,link_domain_size,12,count,our node,2026,verified")
+    rule = r"make no node: link_domain_size \(12\) must be a multiple or a divisor of num_accelerators \(8\)$"
+    with pytest.raises(InputError, match=rule):
+        read_own_figures([path])
