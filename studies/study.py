@@ -29,6 +29,7 @@ from studies.searchers.optuna_search import OptunaSearch, SamplerName
 from studies.searchers.random_search import RandomSearch
 from studies.searchers.refine import Refinement
 from studies.searchers.screening import Screening
+from studies.searchers.seeds import seed_of_part
 from studies.searchers.settling import Settling
 from studies.searchers.starts import first_rows
 from studies.searchers.stopping import Budget
@@ -227,12 +228,11 @@ def restarted(
     size = space.job.search.generation_size
     if algorithm in (Algorithm.OPTUNA_TPE, Algorithm.OPTUNA_GP):
         size = min(size, FIRST_TRIALS)
-    start = first_rows(space, knobs, size, restart, seed + restart, None if front is None else front.plans)
+    own_seed = seed_of_part(seed, restart)
+    start = first_rows(space, knobs, size, restart, own_seed, None if front is None else front.plans)
     if algorithm in SAMPLERS:
-        return OptunaSearch(SAMPLERS[algorithm], knobs, start, seed + restart)
-    return Evolution(
-        "nsga3" if algorithm is Algorithm.NSGA3 else "nsga2", knobs, start, tuning, seed + restart
-    )
+        return OptunaSearch(SAMPLERS[algorithm], knobs, start, own_seed)
+    return Evolution("nsga3" if algorithm is Algorithm.NSGA3 else "nsga2", knobs, start, tuning, own_seed)
 
 
 def _budget(job: Job, num_evaluations: float) -> Budget:

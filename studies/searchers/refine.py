@@ -32,6 +32,7 @@ from simulator.simulate import Outcomes, simulate
 from simulator.table import Floats, Integers
 from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.spread_rows import spread_rows
+from studies.searchers.seeds import seed_of_part
 
 if TYPE_CHECKING:
     import optuna
@@ -62,7 +63,9 @@ class Refinement(SearchAlgorithm):
         spares = enough_spares(job, designs)
         intervals = _intervals(job, designs.plans)
         self._tuners = [
-            _Tuner(job, designs.take(np.array([row])), int(spares[row]), intervals[row], seed + row)
+            _Tuner(
+                job, designs.take(np.array([row])), int(spares[row]), intervals[row], seed_of_part(seed, row)
+            )
             for row in range(len(designs))
         ]
         self._none = front.plans.take(slice(0))

@@ -12,6 +12,7 @@ from constraints.evaluation import Evaluation
 from constraints.layout import is_valid_layout
 from constraints.space import pruned_space
 from objectives.pareto import hypervolume
+from planner.input.arguments import LARGEST_SEED
 from studies.designs.knobs import OUT_OF_BOUNDS, Knobs
 from studies.designs.plan_keys import are_same, plan_keys
 from studies.evaluation.evaluator import Simulation
@@ -108,6 +109,16 @@ def test_another_seed_tries_other_designs() -> None:
     job = small_job(**FEW, algorithm="nsga2", max_evaluations=80, population_size=40)
     first, second = (all_of(study(job, seed)[1]).plans for seed in (1, 2))
     assert first.num_gpus.tolist() != second.num_gpus.tolist()
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["exhaustive", "nsga2", "nsga3", "optuna_tpe", "optuna_nsga2", "random"]
+)
+def test_the_largest_seed_is_one_like_any_other(algorithm: str) -> None:
+    job = small_job(**FEW, algorithm=algorithm, max_evaluations=80, population_size=8, num_refinements=1)
+    result, _ = study(job, LARGEST_SEED)
+    assert result.is_complete
+    assert result.archive.num_distinct > 1  # or refinement would need no second seed
 
 
 @pytest.mark.parametrize("algorithm", ["exhaustive", "nsga2"])
