@@ -73,7 +73,7 @@ class Offer(Record):
     price_source: str = "user"
     """Where the price comes from."""
     commitment_days: float = Field(default=0.0, ge=0, le=MOST_COMMITMENT_DAYS)
-    """Days of rent that are paid even if the run ends earlier; 0: on demand."""
+    """Days of rent that are paid even if the run ends earlier; 0: those of the run alone, also at a reserved price."""
     interruptions_per_1000_node_days: float = Field(default=0.0, ge=0, le=10_000)
     """How often the landlord takes nodes back, as with spot prices; each time the run restarts without that node."""
     other_rent_usd_per_gpu_hour: Estimate | None = None
