@@ -27,6 +27,7 @@ from planner.measured.workload.sequences import (
     context_exchange,
     document_cells,
     exchanged_heads,
+    possible_exchange,
     says_exchange,
     splits_for_context,
     window_cells,
@@ -76,6 +77,14 @@ def design_of(setting: RunSetting) -> RunDesign:
     shape["num_layers"] = _cut_layers(setting, shape["num_layers"], layout, cut_cells)
     habit_cells = setting.cells(layout, shape["num_layers"], habits, stage)
     sequences = _sequence_cells(setting, layout, num_heads=shape["num_heads"])
+    sequences |= possible_exchange(
+        told,
+        sequences,
+        heads=shape["num_heads"],
+        kv_heads=shape["num_kv_heads"],
+        layout=layout,
+        domain=setting.node.link_domain_size,
+    )
     shape["num_kv_heads"] = exchanged_heads(
         told, sequences, heads=shape["num_heads"], kv_heads=shape["num_kv_heads"], layout=layout
     )

@@ -231,6 +231,34 @@ def context_exchange(
     return ("ring" if exchanges_heads and not splits_heads else habits.context_exchange), True
 
 
+def possible_exchange(
+    told: Told, sequences: Mapping[str, object], *, heads: int, kv_heads: int, layout: RunLayout, domain: int
+) -> dict[str, object]:
+    """Returns the exchange where ranks can have it: a ring in place of an exchange of heads that do not divide.
+
+    Software that does both chooses how many ranks exchange heads; here all of a link domain do.
+
+    Args:
+        told: the row, which gets a remark.
+        sequences: fields of the workload, with `context_exchange` where ranks share a sequence.
+        heads: of the queries.
+        kv_heads: of the network.
+        layout: degrees; tensor-parallel ranks share heads out, too.
+        domain: accelerators that share a scale-up link.
+    """
+    near = min(layout.context_parallel, max(1, domain // layout.tensor_parallel))
+    ranks = near * layout.tensor_parallel
+    is_whole = heads % ranks == 0 and kv_heads % ranks == 0 and layout.context_parallel % near == 0
+    if sequences.get("context_exchange") != "hybrid" or is_whole or near == 1:
+        return {}
+    exchange: ContextExchange = "all_gather" if "window_tokens" in sequences else "ring"
+    meaning = (
+        f"{ranks} ranks of a link domain cannot exchange {kv_heads} key-value heads; taken as {exchange}"
+    )
+    told.remark(EXCHANGE if says_exchange(told) else "cp", meaning)
+    return {"context_exchange": exchange}
+
+
 def exchanged_heads(
     told: Told, sequences: Mapping[str, object], *, heads: int, kv_heads: int, layout: RunLayout
 ) -> int:
@@ -252,7 +280,8 @@ def exchanged_heads(
     ):
         return kv_heads
     told.remark(
-        "sp", f"{ranks} ranks exchange {kv_heads} key-value heads: simulated with copies, {ranks} of them"
+        EXCHANGE if says_exchange(told) else "sp",
+        f"{ranks} ranks exchange {kv_heads} key-value heads: simulated with copies, {ranks} of them",
     )
     return ranks
 

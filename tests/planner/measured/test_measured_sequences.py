@@ -185,6 +185,27 @@ class TestContextParallelism:
         assert row["num_kv_heads"] == str(heads)
         assert ("simulated with copies" in row["remarks"]) == (heads > 8)
 
+    @pytest.mark.parametrize(
+        ("changes", "exchange"),
+        [
+            ({"tp": 1, "cp": 8}, "hybrid"),
+            ({"tp": 4, "cp": 8}, "hybrid"),  # two of a node's ranks, each with one of eight key-value heads
+            (
+                {"tp": 2, "cp": 8, "gpu": "GB200"},
+                "ring",
+            ),  # 16 ranks of a link domain of 72, and 8 key-value heads
+            ({"tp": 1, "cp": 8, "model": "Qwen2.5-7B"}, "ring"),  # which has 4
+            ({"tp": 1, "cp": 8, "model": "Qwen2.5-7B", "window": 1024}, "all_gather"),
+        ],
+    )
+    def test_heads_that_a_link_domain_cannot_share_go_round_a_ring(
+        self, tmp_path: Path, changes: Mapping[str, object], exchange: str
+    ) -> None:
+        row = simulated_row(tmp_path, {**self.LONG, "cp_comm_type": "a2a+p2p", **changes})
+        assert row["context_exchange"] == exchange
+        told = f"of a link domain cannot exchange {row['num_kv_heads']} key-value heads; taken as {exchange}"
+        assert (told in row["remarks"]) is (exchange != "hybrid")
+
     def test_without_it_nothing_is_assumed(self, tmp_path: Path) -> None:
         assert "context_exchange" not in simulated_row(tmp_path, LLAMA)["assumed"]
 
