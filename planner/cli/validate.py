@@ -97,7 +97,7 @@ def _show_row(
 ) -> None:
     """Prints one row, and writes its job."""
     from planner.cli.terminal.output import quiet_libraries, tell, working
-    from planner.job.row_job import check_row_job_file, write_row_job
+    from planner.job.row_job import LAST_IN_PART, check_row_job_file, write_row_job
     from planner.measured.rows import Unmodelled
     from planner.one_design.measured_row import measured_row, step_of
     from planner.validation.comparison import entries_of
@@ -111,7 +111,7 @@ def _show_row(
         answer = measured_row(entry, calibration)
         step = None if as_json else step_of(answer)
     written = None
-    if job_file is not None and not isinstance(entry, Unmodelled):
+    if job_file is not None and not isinstance(entry, Unmodelled) and answer.job is not None:
         written = job_file
         write_row_job(entry.comparison.row, written, calibration)
     tell(
@@ -120,7 +120,8 @@ def _show_row(
         as_json=as_json,
     )
     if job_file is not None and written is None:
-        click.echo("No job file: the row is not modelled.", err=True)
+        reason = "the row is not modelled" if isinstance(entry, Unmodelled) else LAST_IN_PART
+        click.echo(f"No job file: {reason}.", err=True)
 
 
 def _calibration() -> Calibration | None:

@@ -25,6 +25,7 @@ from simulator.record import Record
 WRITE_JOB = Argument("write_job")
 """The argument that names the file."""
 _HEAD = "# A measured row as capplan reads it: "
+LAST_IN_PART = "the last node is used in part, which offers of a job cannot be"
 _WIDTH = 110
 _LONGEST_ID = 60
 _SHARED = (
@@ -61,6 +62,12 @@ def _named(kind: Kind, name: str, record: Record) -> object:
     """Returns the name of what the shipped catalogue has, and all figures of anything else."""
     is_shipped = name in catalog.names(kind) and not is_own(FILES[kind], name)
     return name if is_shipped else record.model_dump(mode="json", exclude_defaults=True)
+
+
+def fills_its_nodes(row: Row) -> bool:
+    """Returns whether a run has whole nodes or part of one, as offers of a job have: a last node in part has no job file."""
+    num_gpus, node = int(row["num_gpus"]), node_of_row(row).num_accelerators
+    return num_gpus < node or num_gpus % node == 0
 
 
 def _used_part(node: Node, num_gpus: int) -> Node:

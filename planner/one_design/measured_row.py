@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner import __version__
 from planner.job.file import parse_job
-from planner.job.row_job import row_document
+from planner.job.row_job import fills_its_nodes, row_document
 from planner.json_forms import Cell
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import DECIDING, Row, is_untold, plan_of
@@ -42,10 +42,10 @@ class MeasuredRow(Record):
     cells: tuple[ReadCell, ...] = ()
     """How the row was read; fields that are not named have their defaults. Empty if it is not modelled."""
     job: dict[str, object] | None = None
-    """The job file that stands for the row; null if it is not modelled."""
+    """The job file that stands for the row; null if it is not modelled, or uses its last node in part, as no job does."""
     simulated: SimulatedDesign | None = None
     """One step of the row's plan for that job: parts of its time, memory by component and stage. Figures of the whole run, its
-    cost, energy and carbon are those of placeholders. Null if the row is not modelled."""
+    cost, energy and carbon are those of placeholders. Null without `job`."""
     notes: str = ""
     """What the row says in free text, shortened."""
 
@@ -56,16 +56,12 @@ def measured_row(entry: Entry, calibration: Calibration | None = None) -> Measur
     if isinstance(entry, Unmodelled):
         return MeasuredRow.model_validate(known)
     row = entry.comparison.row
+    read = known | {"cells": _cells(row), "notes": row.get("notes", "")}
+    if not fills_its_nodes(row):
+        return MeasuredRow.model_validate(read)
     document = row_document(row, calibration)
-    return MeasuredRow.model_validate(
-        known
-        | {
-            "cells": _cells(row),
-            "job": document,
-            "simulated": simulate_plan(parse_job(document), plan_of(row), with_sensitivities=False),
-            "notes": row.get("notes", ""),
-        }
-    )
+    simulated = simulate_plan(parse_job(document), plan_of(row), with_sensitivities=False)
+    return MeasuredRow.model_validate(read | {"job": document, "simulated": simulated})
 
 
 def step_of(answer: MeasuredRow) -> StepTimeline | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.job.row_job import simulate_command
+from planner.job.row_job import LAST_IN_PART, simulate_command
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import remarks_of
 from planner.one_design.measured_row import MeasuredRow
@@ -44,7 +44,7 @@ def show_measured_row(
     where = f"{row['model']} on {human.count(float(row['num_gpus']))} x {row['accelerator']}"
     is_good = entry.is_inside or not entry.comparison.is_timed
     headline(console, f"{row['row_id']} of {row['group']}: {where}", is_good=is_good)
-    _show_errors(entry, console)
+    _show_errors(entry, console, has_parts=answer.simulated is not None)
     title(console, "how the row was read")
     grid(console, _cells(answer, row["assumed"].split()))
     if said := [*remarks_of(row), *filter(None, [row.get("notes")])]:
@@ -52,6 +52,9 @@ def show_measured_row(
         sentences(console, said)
     if answer.simulated:
         _show_parts(answer.simulated, console)
+    else:
+        title(console, "parts of the step")
+        sentences(console, [f"Not shown: {LAST_IN_PART}."])
     if step:
         show_timeline(step, console)
     if file:
@@ -59,7 +62,7 @@ def show_measured_row(
         command_line(console, simulate_command(row, file))
 
 
-def _show_errors(entry: Modelled, console: Console) -> None:
+def _show_errors(entry: Modelled, console: Console, *, has_parts: bool) -> None:
     found, interval = entry.comparison, entry.interval
     fleet = ", with the stragglers of a usual fleet" if found.is_production else ""
     published_bytes = float(found.row["peak_memory_bytes"] or math.nan)
@@ -85,9 +88,8 @@ def _show_errors(entry: Modelled, console: Console) -> None:
     if found.ran_out_of_memory:
         told.append("The measured run ran out of memory.")
     planned = f"{human.memory(found.planned_memory_bytes)} of {human.memory(found.capacity_bytes)}"
-    told.append(
-        f"As a plan it is judged by {planned}, with the allocator's waste; the parts below add up to that."
-    )
+    parts = "; the parts below add up to that" if has_parts else ""
+    told.append(f"As a plan it is judged by {planned}, with the allocator's waste{parts}.")
     sentences(console, told)
 
 

@@ -29,6 +29,13 @@ def entry_for(folder: Path, cells: dict[str, object]) -> Modelled:
     return Modelled(comparison=comparison, interval=Interval(low_s=1.0, high_s=2.0))
 
 
+def simulated_s(file: Path, row_id: str) -> float:
+    row = read_measured_row(file, row_id)
+    assert not isinstance(row, Unmodelled)
+    (comparison,) = compare([row])
+    return comparison.expected_s
+
+
 def shown(entry: Modelled | Unmodelled) -> str:
     answer = measured_row(entry)
     return rendered(
@@ -169,6 +176,25 @@ class TestCommand:
         assert told.out.startswith("Not modelled: a of")
         assert told.err == "No job file: the row is not modelled.\n"
         assert not file.exists()
+
+    def test_a_run_that_uses_its_last_node_in_part_is_shown_without_a_job(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cells = {**LLAMA_8B, "n_gpus": 12, "gpus_per_node": 8, "dp": 12, "micro_batch": 1, "global_batch": 24}
+        measured, file = written(tmp_path, cells), tmp_path / "row.yaml"
+        asked = ["validate", "--measured", str(measured), "--row", "a", "--quiet"]
+        assert main([*asked, "--write-job", str(file), "--json"]) == OK
+        told = capsys.readouterr()
+        assert told.err == "No job file: the last node is used in part, which offers of a job cannot be.\n"
+        assert not file.exists()
+        answer = MeasuredRow.model_validate(json.loads(told.out))
+        assert (answer.job, answer.simulated) == (None, None)
+        assert answer.row["predicted_step_time_s"] == simulated_s(measured, "a")
+        assert ("num_gpus", "12") in {(cell.field, cell.value) for cell in answer.cells}
+        assert main(asked) == OK
+        text = capsys.readouterr().out
+        assert "Not shown: the last node is used in part" in text
+        assert "the parts below" not in text
 
     @pytest.mark.parametrize(
         ("options", "told"),
