@@ -73,7 +73,8 @@ def _profile(job: Job, chosen: Evaluation, by: str) -> HourlyProfile | None:
 
 
 def _paused(job: Job, chosen: Evaluation, pause: Pause) -> WhatIfCase:
-    name = f"pause in the {human.percent(pause.hours_fraction)} of the profile's hours with most {pause.by}"
+    most = {"carbon": "most carbon", "price": "the highest price"}[pause.by]
+    name = f"pause in the {human.percent(pause.hours_fraction)} of the profile's hours with {most}"
     if _profile(job, chosen, pause.by) is None:
         return WhatIfCase(case=name, note=f"needs {NEEDED[pause.by]}")
     return paused_case(name, job, chosen, pause)
