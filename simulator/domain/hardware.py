@@ -101,6 +101,13 @@ class Accelerator(Record):
             return values
         return {**values, "embodied_kgco2e": Dies.model_validate(values["dies"]).embodied_kgco2e}
 
+    @model_validator(mode="after")
+    def _draws_less_when_idle(self) -> Self:
+        if self.idle_power_w >= self.thermal_design_power_w:
+            idle, most = f"{self.idle_power_w:g}", f"{self.thermal_design_power_w:g}"
+            raise ValueError(f"idle_power_w ({idle}) must be below thermal_design_power_w ({most})")
+        return self
+
     @property
     def kernel_family(self) -> str:
         """Architecture whose kernels it runs: its own, or its predecessor's where nobody measured it."""

@@ -379,3 +379,10 @@ def test_a_rule_between_figures_is_told_in_its_own_words(tmp_path: Path) -> None
     rule = r"make no node: link_domain_size \(12\) must be a multiple or a divisor of num_accelerators \(8\)$"
     with pytest.raises(InputError, match=rule):
         read_own_figures([path])
+
+
+@pytest.mark.parametrize("row", ["idle_power,700,W", "thermal_design_power,0.7,W"])
+def test_an_accelerator_draws_less_when_idle(tmp_path: Path, row: str) -> None:
+    path = written(tmp_path, f"accelerators,{H100},{row},our meter,2026,verified")
+    with pytest.raises(InputError, match=r"idle_power_w \(\d+\) must be below thermal_design_power_w \(\d"):
+        read_own_figures([path])
